@@ -1,0 +1,1 @@
+"""What a person touches: commands, the agent loop, tools, repository understanding, repair."""

@@ -1,0 +1,1 @@
+"""The agent loop: history, limits, permissions, prompts."""

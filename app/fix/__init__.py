@@ -1,0 +1,1 @@
+"""The headless job: issue and repository in, verified patch and evidence out."""

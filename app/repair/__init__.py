@@ -1,0 +1,1 @@
+"""Search-based program repair: localise, mutate, rank, validate, minimise."""

@@ -1,0 +1,1 @@
+"""Understanding a repository: git facts, symbols, search, stack traces, test frameworks, environment."""

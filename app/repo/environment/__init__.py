@@ -1,0 +1,1 @@
+"""The interpreter and dependencies with which the project under repair runs its tests."""

@@ -1,0 +1,1 @@
+"""Test frameworks behind one uniform report."""

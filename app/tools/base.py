@@ -1,0 +1,123 @@
+"""The Tool protocol: what a model may do, and what comes back.
+
+A tool has a name, a pydantic argument model (its JSON schema is what the model
+sees), a permission class and ``run``. Results carry text for the model, typed
+JSON data for programs (the embedded policy and the doors read the data and never
+parse the text), artifact handles and an error mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from importlib import resources
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from ...engine.chat import JsonValue, ToolSpec
+from ...sandbox.protocol import Sandbox
+from ...sandbox.workspace import Workspace
+from ..evidence import EvidenceLedger
+from ..repo.testing.runner import TestRunner
+
+
+class PermissionClass(Enum):
+    """What an action can touch, for permission rules."""
+
+    READ = "read"
+    """Reads files of the workspace."""
+    WRITE = "write"
+    """Changes files of the workspace copy."""
+    EXECUTE = "execute"
+    """Runs commands inside the sandbox."""
+    NETWORK = "network"
+    """Reaches outside."""
+
+
+class ToolArguments(BaseModel):
+    """Base of all argument models: unknown keys are an error the model can read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool gives back."""
+
+    text: str
+    """For the model; already bounded, with true sizes where something is hidden."""
+    data: JsonValue = None
+    """Typed JSON for programs; its shape is documented in the tool's module."""
+    artifacts: tuple[str, ...] = ()
+    """Blob handles of complete outputs (ToolContext.keep)."""
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A step of a long-running tool, for doors."""
+
+    phase: str
+    """locate, reproduce, patch, test, verify, ..."""
+    text: str
+    fraction: float | None = None
+    data: JsonValue = None
+
+
+def no_progress(_: Progress) -> None:
+    """The default listener."""
+
+
+@dataclass
+class ToolContext:
+    """Everything tools may use; one per run."""
+
+    workspace: Workspace
+    sandbox: Sandbox
+    tests: TestRunner
+    ledger: EvidenceLedger
+    keep: Callable[[bytes, str], str]
+    """Stores a complete output in the session's blobs; returns its handle."""
+    fetch: Callable[[str], bytes]
+    """Reads a blob back by handle; raises KeyError."""
+    progress: Callable[[Progress], None] = no_progress
+    deadline: float | None = None
+    """time.monotonic() value at which the run must be over, or None."""
+    seed: int = 0
+    issue_text: str = ""
+    target_tests: tuple[str, ...] = ()
+    """Test ids the run should turn green, when known from the start."""
+    scratch: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Per-run memory of tools (files read with their hashes, baseline report...), keyed by tool name."""
+
+
+class Tool(Protocol):
+    """One thing a model can do."""
+
+    name: ClassVar[str]
+    arguments: ClassVar[type[ToolArguments]]
+    permission: ClassVar[PermissionClass]
+
+    async def run(self, context: ToolContext, arguments: Any) -> ToolResult:
+        """Does it.
+
+        Raises:
+            ToolError: for what the model can react to; the loop turns it into an error result.
+            WhimbrelError: anything else with ``model_sees`` false ends the run.
+        """
+        ...
+
+
+def spec_of(tool: Tool) -> ToolSpec:
+    """The tool as a model sees it; the description is the ``.md`` file beside the module."""
+    description = (
+        resources.files(__package__ or "whimbrel.app.tools")
+        .joinpath(f"{tool.name}.md")
+        .read_text(encoding="utf-8")
+        .strip()
+    )
+    schema = tool.arguments.model_json_schema()
+    schema.pop("title", None)
+    return ToolSpec(name=tool.name, description=description, parameters=schema)

@@ -1,0 +1,1 @@
+"""Where answers come from: the ChatModel protocol and everything that implements it."""

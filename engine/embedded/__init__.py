@@ -1,0 +1,1 @@
+"""The embedded policy: a ChatModel that repairs by search."""

@@ -1,0 +1,1 @@
+"""Isolation without an agent: sandboxes, workspaces, images."""

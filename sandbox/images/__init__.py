@@ -1,0 +1,1 @@
+"""Container images: building, listing, pruning."""
