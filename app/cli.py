@@ -1,0 +1,110 @@
+"""The `whimbrel` command: a table of commands and nothing else.
+
+Each command lives in ``app/commands`` and is imported when it is invoked, so that
+``whimbrel --help`` stays within a tenth of a second and 20 MB.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    # name: (module below app.commands, attribute, one line for --help)
+    "fix-issue": ("fix_issue", "command", "Issue and repository in; verified patch and evidence out."),
+    "apply": ("apply", "apply", "Apply the last verified patch to your working tree."),
+    "undo": ("apply", "undo", "Take the last applied patch back."),
+    "doctor": ("doctor", "command", "What is here, what is missing, what each missing thing costs."),
+    "session": ("session", "group", "List, show and export recorded runs."),
+    "sandbox": ("sandbox", "group", "Build, list and prune sandbox images."),
+}
+
+
+class LazyGroup(click.Group):
+    """A click group that knows its commands' help lines without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = _COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"..commands.{entry[0]}", package=f"{__package__}.cli")
+        return getattr(module, entry[1])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry[2]) for name, entry in _COMMANDS.items()])
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from .. import __version__
+
+        click.echo(f"whimbrel {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `whimbrel doctor`, then `whimbrel fix-issue --repo DIR`.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Whimbrel, a coding agent for long hauls: locate, read, patch, test, retry, in a sandbox."""
+    ctx.obj = {"debug": debug}
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point of the console script; turns every known error into one line and its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments[:1]
+    try:
+        code = cli.main(args=arguments, prog_name="whimbrel", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        sys.exit(2 if isinstance(error, click.UsageError) else error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("whimbrel: cancelled", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (`whimbrel ... | head`); that is not an error to report.
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        from ..sandbox.base.errors import WhimbrelError
+
+        if debug:
+            raise
+        if isinstance(error, WhimbrelError):
+            click.echo(f"whimbrel: {error.one_line()}", err=True)
+            sys.exit(error.exit_code)
+        # Last resort, on purpose broad: a person gets one line, `--debug` gets the traceback.
+        click.echo(
+            f"whimbrel: internal error: {type(error).__name__}: {error} "
+            "(run again as `whimbrel --debug ...` for the traceback)",
+            err=True,
+        )
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What a fix-issue run was asked to do; plain data, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class FixOptions:
+    """Options of the main job, as given by whichever door."""
+
+    repository: Path
+    revision: str | None = None
+    """Commit or branch to start from; None = the working tree as it is."""
+    issue: str | None = None
+    """Text, file, ``-`` or GitHub issue address; None = only the failing tests speak."""
+    log: Path | None = None
+    """A failing CI log to read failing tests and traces from."""
+    tests: tuple[str, ...] = ()
+    """Test ids, or one shell command."""
+    python: str | None = None
+    trust: bool = False
+    model: str = "embedded"
+    effort: str = "high"
+    sandbox: str = "auto"
+    image: str | None = None
+    network: bool = False
+    max_time_s: float = 1800.0
+    max_steps: int = 100
+    seed: int = 0
+    output: Path | None = None
+    apply: bool = False
+    allow_build: bool = True
+
+
+def parse_duration(text: str) -> float:
+    """``90``, ``90s``, ``15m``, ``2h`` -> seconds.
+
+    Raises:
+        ValueError: with the accepted forms.
+    """
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    body, unit = (text[:-1], text[-1]) if text and text[-1] in units else (text, "s")
+    try:
+        value = float(body)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e7:
+        raise ValueError(f"'{text}' is not a duration; write 90, 90s, 15m or 2h")
+    return value * units[unit]
