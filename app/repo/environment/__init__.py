@@ -1,1 +1,5 @@
-"""The interpreter and dependencies with which the project under repair runs its tests."""
+"""Finding, planning and checking the environment in which a project's tests run."""
+
+from .model import EditableInstall, ProjectEnvironment, Recipe
+
+__all__ = ["EditableInstall", "ProjectEnvironment", "Recipe"]
