@@ -1,0 +1,1 @@
+"""Order desk of a small wholesaler."""
