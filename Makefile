@@ -1,0 +1,60 @@
+# Whimbrel. `make demo` and `make test` set themselves up from nothing but Python 3.11+.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test test-fast lint types imports wheel bench docs clean
+
+help:
+	@echo "make demo    repair the example project and show the evidence"
+	@echo "make test    run the test suite"
+	@echo "make lint    ruff and import contracts;  make types  pyright"
+	@echo "make bench   benchmarks;  make docs  regenerate generated pages;  make clean"
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Whimbrel needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
+
+$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up $(VENV) (once)..."
+	@$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up $(VENV) with the development tools (once)..."
+	@$(PIP) install -e '.[dev]'
+	@touch $@ $(VENV)/.core
+
+demo: $(VENV)/.core
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(ARGS)
+
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not slow and not docker" $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev
+	$(BIN)/pyright
+
+wheel: $(VENV)/.dev
+	$(BIN)/python tests/house/check_wheel.py
+
+bench: $(VENV)/.dev
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) build dist demo-output .pytest_cache .ruff_cache .import_linter_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
