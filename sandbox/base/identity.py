@@ -1,0 +1,17 @@
+"""The fixed unprivileged identity sandboxed commands get when Whimbrel itself runs as root."""
+
+from __future__ import annotations
+
+import os
+
+
+SANDBOX_UID = 61832
+"""Outside every range distributions hand out (system < 1000, people 1000-60000, systemd 61184-65519 dynamic)."""
+SANDBOX_GID = 61832
+
+
+def sandbox_identity() -> tuple[int, int]:
+    """The (uid, gid) commands run with: the caller's own, or the fixed unprivileged one for root."""
+    if os.geteuid() == 0:
+        return SANDBOX_UID, SANDBOX_GID
+    return os.geteuid(), os.getegid()
