@@ -1,0 +1,70 @@
+"""Builds the wheel, installs it into an empty environment, and uses it from there.
+
+Run by `make wheel`: it needs the network for the dependencies, so it is not a unit test.
+Prints the installed size (the limit is 150 MB) and the start-up cost of `whimbrel --help`.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_MB = 150
+MUST_SHIP = ("whimbrel/__init__.py", "whimbrel/app/cli.py", "whimbrel/app/tools/read.md", "whimbrel/sandbox/protocol.py")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", work, ROOT], check=True
+        )
+        (wheel,) = work.glob("whimbrel-*.whl")
+        names = set(zipfile.ZipFile(wheel).namelist())
+        missing = [name for name in MUST_SHIP if name not in names]
+        strays = [n for n in names if not n.startswith("whimbrel") or n.startswith("whimbrel/app/_package")]
+        if missing or strays:
+            print(f"wheel: missing {missing}, stray {strays}")
+            return 1
+        subprocess.run([sys.executable, "-m", "venv", work / "env"], check=True)
+        begin = time.monotonic()
+        pip = [work / "env/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, wheel], check=True)
+        took = time.monotonic() - begin
+        site = next((work / "env/lib").glob("python*/site-packages"))
+        size = sum(p.stat().st_size for p in site.rglob("*") if p.is_file() and not p.is_symlink())
+        pip_size = sum(p.stat().st_size for p in site.glob("pip*/**/*") if p.is_file())
+        installed = (size - pip_size) / 1e6
+        command = [work / "env/bin/whimbrel", "--help"]
+        best = float("inf")
+        for _ in range(7):
+            begin = time.monotonic()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+            best = min(best, time.monotonic() - begin)
+        probe = (
+            "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True);"
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+        )
+        peak = subprocess.run([sys.executable, "-c", probe, *command], check=True, capture_output=True, text=True)
+        # An import check of the installed package outside the checkout: nothing may come from the source tree.
+        subprocess.run(
+            [work / "env/bin/python", "-c", "import whimbrel.app.commands.fix_issue, whimbrel.engine.chat"],
+            check=True, cwd=folder, env={**os.environ, "PYTHONPATH": ""},
+        )  # fmt: skip
+        print(
+            f"wheel: {len(names)} files; installed {installed:.0f} MB without pip (limit {LIMIT_MB}) in {took:.0f} s; "
+            f"`whimbrel --help` {best:.3f} s, {int(peak.stdout) / 1024:.0f} MB peak"
+        )
+        return 0 if installed < LIMIT_MB else 1
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.exit(main())
