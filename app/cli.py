@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
 
 def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from .. import __version__
+        from .version import __version__
 
         click.echo(f"whimbrel {__version__}")
         ctx.exit()

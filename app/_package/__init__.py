@@ -1,3 +1,5 @@
 """Whimbrel, a coding agent for long hauls. This module holds the version and nothing else."""
 
-__version__ = "0.1.0"
+from .app.version import __version__
+
+__all__ = ["__version__"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ... import __version__
+from ..version import __version__
 from ...sandbox.base.errors import ConfigError, WhimbrelError
 from ...sandbox.base.files import atomic_write
 
