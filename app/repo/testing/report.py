@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import ClassVar
 
 
 class Outcome(Enum):
@@ -45,6 +46,9 @@ class TraceFrame:
 class TestCase:
     """One test's outcome. ``id`` is what the framework accepts to run this test alone."""
 
+    __test__: ClassVar[bool] = False
+    """Not a test class itself, whatever pytest thinks of the name."""
+
     id: str
     outcome: Outcome
     duration_s: float = 0.0
@@ -73,6 +77,8 @@ class CollectionError:
 @dataclass(frozen=True)
 class TestReport:
     """Outcome of one run of a test command."""
+
+    __test__: ClassVar[bool] = False
 
     cases: tuple[TestCase, ...]
     collection_errors: tuple[CollectionError, ...] = ()
