@@ -95,7 +95,7 @@ async def undo_last(path: Path) -> tuple[Path, str]:
 
 async def _git_apply(repository: Path, patch: bytes, *, reverse: bool) -> None:
     git = Git(None, repository)
-    arguments = ["apply", "--whitespace=nowarn", "--unidiff-zero", *(["--reverse"] if reverse else [])]
+    arguments = ["apply", "--whitespace=nowarn", *(["--reverse"] if reverse else [])]
     # git checks every hunk of every file before it writes the first one.
     checked = await git.run(*arguments, "--check", "-", input=patch, check=False)
     if checked.exit_code != 0:
