@@ -1,0 +1,34 @@
+"""What the failing tests showed, as far as it guides the choice of edits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..repo.testing.report import TestCase
+
+_EXPECTED = re.compile(r"DID NOT RAISE\W+(?:class\W+)?([\w.]+)|(\w+) not raised")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Exception class names without their modules, in test order."""
+
+    raised: tuple[str, ...] = ()
+    """What ended the failing tests, other than assertions."""
+    expected: tuple[str, ...] = ()
+    """Exceptions that tests waited for in vain."""
+
+    @classmethod
+    def of(cls, cases: Iterable[TestCase]) -> Evidence:
+        raised: dict[str, None] = {}
+        expected: dict[str, None] = {}
+        for case in cases:
+            name = case.exception.rpartition(".")[2]
+            if _NAME.match(name) and name not in ("AssertionError", "Failed"):
+                raised[name] = None
+            for match in _EXPECTED.finditer(case.message):
+                expected[(match[1] or match[2]).rpartition(".")[2]] = None
+        return cls(tuple(raised), tuple(expected))

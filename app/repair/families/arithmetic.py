@@ -1,0 +1,90 @@
+"""Arithmetic operators: ``a + b`` becomes ``a - b``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..edits import replace, replace_operator
+from ..family import Family, Proposal
+from ..scope import ModuleView
+
+_LIKELY = {
+    "+": ("-", "*"),
+    "-": ("+", "*", "/"),
+    "*": ("+", "/", "**", "//", "-"),
+    "/": ("*", "-"),
+    "//": ("*", "%", "-"),
+    "%": ("//", "*", "/"),
+    "**": ("*",),
+}
+_TEXT: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+}
+
+
+class Arithmetic(Family):
+    name = "arithmetic"
+    prior = 0.9
+    fault = "used the wrong arithmetic operator"
+
+    def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            if not isinstance(node.operand, ast.Constant):
+                yield Proposal(
+                    replace(view, node, view.source.segment(node.operand)), "drops the minus sign", 0.5
+                )
+            return
+        if not isinstance(node, ast.BinOp) or type(node.op) not in _TEXT:
+            return
+        old = _TEXT[type(node.op)]
+        left_text = isinstance(node.left, (ast.Constant, ast.JoinedStr)) and not _is_number(node.left)
+        if left_text and old in "%+":
+            return  # text formatting and concatenation
+        for position, new in enumerate(_LIKELY[old]):
+            edits = replace_operator(view, node.left, node.right, new)
+            if edits is not None:
+                yield Proposal(edits, f"replaces {old} by {new}", 0.95 if position == 0 else 0.5)
+        if old in "-/%" or old in ("//", "**"):
+            left, right = view.source.segment(node.left), view.source.segment(node.right)
+            if _plain(node.left) and _plain(node.right):
+                swapped = replace(view, node.left, right) + replace(view, node.right, left)
+                yield Proposal(swapped, f"swaps the operands of {old}", 0.5)
+
+
+class Bitwise(Family):
+    name = "bitwise"
+    prior = 0.8
+    fault = "used the wrong bitwise operator"
+
+    _likely = {"&": ("|", "^"), "|": ("&", "^"), "^": ("|", "&"), "<<": (">>",), ">>": ("<<",)}
+    _text: dict[type[ast.operator], str] = {
+        ast.BitAnd: "&",
+        ast.BitOr: "|",
+        ast.BitXor: "^",
+        ast.LShift: "<<",
+        ast.RShift: ">>",
+    }
+
+    def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
+        if not isinstance(node, ast.BinOp) or type(node.op) not in self._text:
+            return
+        old = self._text[type(node.op)]
+        for new in self._likely[old]:
+            edits = replace_operator(view, node.left, node.right, new)
+            if edits is not None:
+                yield Proposal(edits, f"replaces {old} by {new}", 0.9)
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float, complex))
+
+
+def _plain(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript))

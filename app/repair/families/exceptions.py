@@ -1,0 +1,82 @@
+"""Exceptions: the wrong type raised or caught, too narrow handlers, a forgotten ``raise``."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+from ..edits import replace
+from ..family import Family, Harm, Proposal
+from ..scope import ModuleView
+from ..source import Edit
+
+_NEAR = {
+    "ValueError": ("TypeError", "KeyError", "IndexError"),
+    "TypeError": ("ValueError", "AttributeError"),
+    "KeyError": ("IndexError", "LookupError", "ValueError", "AttributeError"),
+    "IndexError": ("KeyError", "ValueError", "LookupError"),
+    "AttributeError": ("TypeError", "KeyError"),
+    "RuntimeError": ("ValueError", "NotImplementedError"),
+    "NotImplementedError": ("RuntimeError", "TypeError"),
+    "OSError": ("FileNotFoundError", "ValueError"),
+    "FileNotFoundError": ("OSError",),
+    "ZeroDivisionError": ("ValueError", "ArithmeticError"),
+    "Exception": ("ValueError", "RuntimeError"),
+    "StopIteration": ("IndexError", "ValueError"),
+}
+
+
+class Exceptions(Family):
+    name = "exception"
+    prior = 0.75
+    fault = "raised or caught the wrong exception"
+    boosts = {"ValueError": 1.3, "KeyError": 1.3, "TypeError": 1.2, "IndexError": 1.3}  # noqa: RUF012
+
+    def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            named = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            yield from self._types(named, view, "raises")
+        elif isinstance(node, ast.ExceptHandler) and node.type is not None:
+            yield from self._types(node.type, view, "catches")
+            yield from self._wider(node, view)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if ast.unparse(node.value.func).rpartition(".")[2] in _known(view):
+                start, _ = view.source.span(node)
+                yield Proposal((Edit(start, start, "raise "),), "raises the exception it only made")
+
+    def _types(self, named: ast.expr, view: ModuleView, verb: str) -> Iterator[Proposal]:
+        if not isinstance(named, (ast.Name, ast.Attribute)):
+            return
+        old = view.source.segment(named)
+        likely: dict[str, float] = dict.fromkeys(
+            view.evidence.expected if verb == "raises" else view.evidence.raised, 1.0
+        )
+        for name in _NEAR.get(old, ()):
+            likely.setdefault(name, 0.7)
+        for name in _known(view):
+            likely.setdefault(name, 0.4)
+        for name, weight in likely.items():
+            if name != old and (hasattr(builtins, name) or name in view.module_names):
+                yield Proposal(replace(view, named, name), f"{verb} {name} instead of {old}", weight)
+
+    def _wider(self, node: ast.ExceptHandler, view: ModuleView) -> Iterator[Proposal]:
+        if node.type is None:
+            return
+        old = view.source.segment(node.type)
+        inner = old[1:-1].rstrip(", ") if isinstance(node.type, ast.Tuple) and old.startswith("(") else old
+        extra = [*view.evidence.raised, *_NEAR.get(old, ())[:2]]
+        for name in dict.fromkeys(extra):
+            if name not in old and (hasattr(builtins, name) or name in view.module_names):
+                text = f"({inner}, {name})"
+                yield Proposal(replace(view, node.type, text), f"also catches {name}", 0.7, Harm.LOOSENS)
+
+
+def _known(view: ModuleView) -> tuple[str, ...]:
+    """Exception classes of the module, defined, imported or used."""
+    names = [name for name in view.module_names if name.endswith(("Error", "Exception", "Warning"))]
+    for node in ast.walk(view.source.tree):
+        value = getattr(builtins, node.id, None) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Name) and isinstance(value, type) and issubclass(value, BaseException):
+            names.append(node.id)
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,79 @@
+"""Sorting: the direction and the key of sorted, sort, min and max."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..edits import replace
+from ..family import Family, Harm, Proposal
+from ..scope import ModuleView
+from ..source import Edit
+
+_KEYS = (
+    "len",
+    "abs",
+    "str.lower",
+    "str",
+    "int",
+    "lambda item: item[0]",
+    "lambda item: item[1]",
+    "lambda item: -item",
+)
+
+
+class Sorting(Family):
+    name = "sorting"
+    prior = 0.75
+    fault = "sorted in the wrong order"
+
+    def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
+        if not isinstance(node, ast.Call):
+            return
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if name == "reversed" and len(node.args) == 1:
+            inner = view.source.segment(node.args[0])
+            yield Proposal(replace(view, node, inner), "does not reverse", 0.8, Harm.REMOVES)
+        if name not in ("sorted", "sort", "min", "max"):
+            return
+        given = {each.arg: each for each in node.keywords if each.arg}
+        if name in ("sorted", "sort"):
+            yield from self._direction(node, given, view)
+        yield from self._key(node, given, view)
+
+    def _direction(
+        self, node: ast.Call, given: dict[str, ast.keyword], view: ModuleView
+    ) -> Iterator[Proposal]:
+        if "reverse" not in given:
+            yield Proposal(_added(node, view, "reverse=True"), "sorts in descending order")
+
+    def _key(self, node: ast.Call, given: dict[str, ast.keyword], view: ModuleView) -> Iterator[Proposal]:
+        if "key" not in given:
+            for key in _KEYS:
+                yield Proposal(_added(node, view, f"key={key}"), f"orders by {key}", 0.6)
+            return
+        key = given["key"].value
+        if isinstance(key, ast.Lambda):
+            body = key.body
+            text = view.source.segment(body)
+            if isinstance(body, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+                yield Proposal(replace(view, body, f"-{text}"), "orders by the negated key", 0.6)
+            if isinstance(body, ast.Tuple):
+                for each in body.elts:
+                    old = view.source.segment(each)
+                    new = old[1:] if old.startswith("-") else f"-{old}"
+                    yield Proposal(replace(view, each, new), f"orders by {new}", 0.7)
+
+
+def _added(node: ast.Call, view: ModuleView, argument: str) -> tuple[Edit, ...]:
+    _, end = view.source.span(node)
+    inside = view.source.text[: end - 1].rstrip()
+    if not node.args and not node.keywords:
+        return (Edit(end - 1, end - 1, argument),)
+    if len(node.args) == 1 and not node.keywords and isinstance(node.args[0], ast.GeneratorExp):
+        bare = view.source.span(node.args[0])
+        if bare[1] == end:  # sorted(x for x in y): its parentheses are those of the call
+            return (Edit(bare[0], bare[0], "("), Edit(end, end, f", {argument})"))
+    if inside.endswith(","):
+        return (Edit(len(inside), end - 1, f" {argument}"),)
+    return (Edit(len(inside), len(inside), f", {argument}"),)

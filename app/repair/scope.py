@@ -1,0 +1,194 @@
+"""What is visible at a place of a module: names, attributes, functions and their parameters."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from .evidence import Evidence
+from .source import FUNCTIONS, Function, ModuleSource
+
+
+class ModuleView:
+    """A module's source with questions families ask about scope. Orders are source orders."""
+
+    def __init__(self, source: ModuleSource, evidence: Evidence | None = None) -> None:
+        self.source = source
+        self.evidence = evidence or Evidence()
+        self._locals: dict[ast.AST, tuple[str, ...]] = {}
+
+    # ------------------------------------------------------------ names
+
+    @cached_property
+    def module_names(self) -> tuple[str, ...]:
+        """Names bound at module level."""
+        return tuple(dict.fromkeys(_bound(self.source.tree.body)))
+
+    def local_names(self, function: Function) -> tuple[str, ...]:
+        """Parameters, then names bound in the function's own body."""
+        if function not in self._locals:
+            names = [*parameters(function), *_bound(function.body)]
+            self._locals[function] = tuple(dict.fromkeys(names))
+        return self._locals[function]
+
+    def names_at(self, node: ast.AST) -> tuple[str, ...]:
+        """Local names (nearest function first) whose binding can have happened before the node."""
+        found: dict[str, None] = {}
+        inner = True
+        for ancestor in self.source.ancestors(node):
+            if isinstance(ancestor, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+                for generator in ancestor.generators:
+                    found.update(dict.fromkeys(_targets(generator.target)))
+            elif isinstance(ancestor, ast.Lambda):
+                found.update(dict.fromkeys(_arguments(ancestor.args)))
+            elif isinstance(ancestor, FUNCTIONS):
+                names = self.local_names(ancestor)
+                if inner:
+                    line = getattr(node, "lineno", 0)
+                    first = self._first_bound(ancestor)
+                    in_loop = self.source.loop_of(node) is not None
+                    names = tuple(name for name in names if in_loop or first.get(name, 0) <= line)
+                found.update(dict.fromkeys(names))
+                inner = False
+        return tuple(found)
+
+    def _first_bound(self, function: Function) -> dict[str, int]:
+        first: dict[str, int] = {}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                first[node.id] = min(first.get(node.id, node.lineno), node.lineno)
+        return first | dict.fromkeys(parameters(function), 0)
+
+    # ------------------------------------------------------------ functions and classes
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """Every function and method of the module by bare name (the first of each name)."""
+        found: dict[str, Function] = {}
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, FUNCTIONS):
+                found.setdefault(node.name, node)
+        return found
+
+    @cached_property
+    def module_functions(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.source.tree.body if isinstance(node, FUNCTIONS))
+
+    def methods(self, owner: ast.ClassDef) -> tuple[Function, ...]:
+        return tuple(node for node in owner.body if isinstance(node, FUNCTIONS))
+
+    @cached_property
+    def called_names(self) -> frozenset[str]:
+        """Names that the module calls or defines as functions or classes."""
+        names = {
+            node.func.id
+            for node in ast.walk(self.source.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        names |= {n.name for n in ast.walk(self.source.tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))}
+        return frozenset(names)
+
+    @cached_property
+    def called_attributes(self) -> frozenset[str]:
+        return frozenset(
+            node.func.attr
+            for node in ast.walk(self.source.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        )
+
+    # ------------------------------------------------------------ attributes
+
+    def attributes_of(self, base: ast.expr) -> tuple[str, ...]:
+        """Attributes used on the same object expression in this file (class members for ``self``)."""
+        text = ast.unparse(base)
+        owner = self.source.class_of(base) if isinstance(base, ast.Name) else None
+        if owner is not None and text in ("self", "cls"):
+            names = [node.attr for node in _attributes(owner) if ast.unparse(node.value) in ("self", "cls")]
+            names += [method.name for method in self.methods(owner)]
+            names += list(_bound(owner.body))
+            return tuple(dict.fromkeys(names))
+        return self._attributes_by_text.get(text, ())
+
+    @cached_property
+    def _attributes_by_text(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, dict[str, None]] = {}
+        for node in _attributes(self.source.tree):
+            found.setdefault(ast.unparse(node.value), {})[node.attr] = None
+        return {text: tuple(names) for text, names in found.items()}
+
+    # ------------------------------------------------------------ constants
+
+    def constants(self, function: ast.AST, kind: type) -> tuple[object, ...]:
+        """Distinct constants of exactly one type inside a node, without docstrings."""
+        seen: dict[object, None] = {}
+        for node in ast.walk(function):
+            if (
+                isinstance(node, ast.Constant)
+                and type(node.value) is kind
+                and not self.source.is_docstring(node)
+            ):
+                seen[node.value] = None
+        return tuple(seen)
+
+
+def parameters(function: Function) -> tuple[str, ...]:
+    """Parameter names in order, stars included without their stars."""
+    return tuple(_arguments(function.args))
+
+
+def is_method(function: Function, source: ModuleSource) -> bool:
+    """Whether the first parameter is bound by the call (an instance or class method)."""
+    if not isinstance(source.parents.get(function), ast.ClassDef):
+        return False
+    names = {each.id for each in function.decorator_list if isinstance(each, ast.Name)}
+    return "staticmethod" not in names
+
+
+def _arguments(arguments: ast.arguments) -> Iterator[str]:
+    for argument in (*arguments.posonlyargs, *arguments.args):
+        yield argument.arg
+    if arguments.vararg:
+        yield arguments.vararg.arg
+    for argument in arguments.kwonlyargs:
+        yield argument.arg
+    if arguments.kwarg:
+        yield arguments.kwarg.arg
+
+
+def _attributes(root: ast.AST) -> Iterator[ast.Attribute]:
+    found = [node for node in ast.walk(root) if isinstance(node, ast.Attribute)]
+    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset, node.end_col_offset or 0))
+
+
+def _targets(target: ast.AST) -> Iterator[str]:
+    for node in ast.walk(target):
+        if isinstance(node, ast.Name):
+            yield node.id
+
+
+def _bound(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """Names a block binds, in source order, without entering nested functions and classes."""
+    for statement in body:
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            yield statement.name
+            continue
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            for alias in statement.names:
+                yield (alias.asname or alias.name).split(".")[0]
+            continue
+        yield from _bound_in(statement)
+
+
+def _bound_in(node: ast.AST) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+            yield child.id
+        elif isinstance(child, ast.ExceptHandler):
+            if child.name:
+                yield child.name
+            yield from _bound(child.body)
+        elif isinstance(child, ast.stmt):
+            yield from _bound([child])
+        elif not isinstance(child, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            yield from _bound_in(child)
