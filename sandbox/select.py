@@ -15,7 +15,6 @@ from .base.errors import SandboxUnavailable, UsageError
 from .base.identity import SANDBOX_GID, SANDBOX_UID
 from .protocol import Sandbox, SandboxSpec, SnapshotStore
 
-
 KINDS = ("auto", "docker", "bwrap", "host", "outer")
 HOW_TO_GET_ONE = (
     "start a Docker daemon (then `whimbrel sandbox build` once), or install bubblewrap, "
@@ -60,7 +59,9 @@ async def choose_kind(
         case "bwrap":
             return await _bwrap()
         case "host":
-            return Choice("host", reasons=("asked for explicitly: commands run on this machine, not isolated",))
+            return Choice(
+                "host", reasons=("asked for explicitly: commands run on this machine, not isolated",)
+            )
         case "outer":
             return Choice("outer", reasons=outer_evidence())
         case "auto":
@@ -108,7 +109,8 @@ def outer_evidence(root: Path = Path("/")) -> tuple[str, ...]:
     for marker in (".dockerenv", "run/.containerenv"):
         if (root / marker).exists():
             found.append(f"/{marker} exists")
-    if named := os.environ.get("container"):
+    named = os.environ.get("container")  # noqa: SIM112 - spelt so by systemd-nspawn and Podman
+    if named:
         found.append(f"the environment says container={named[:40]!r}")
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         found.append("the environment is a Kubernetes pod's")
@@ -134,7 +136,9 @@ async def _docker(image: str | None, allow_build: bool, report: Callable[[str], 
     from .images import usable_image
 
     usable = await usable_image(image, allow_build=allow_build, report=report)
-    return Choice("docker", usable.reference, usable.digest, (f"a Docker daemon answers and has {usable.reference}",))
+    return Choice(
+        "docker", usable.reference, usable.digest, (f"a Docker daemon answers and has {usable.reference}",)
+    )
 
 
 async def _bwrap() -> Choice:

@@ -1,1 +1,6 @@
-"""Bubblewrap sandbox."""
+"""Isolation by bubblewrap."""
+
+from .probe import probe_bwrap
+from .sandbox import BwrapSandbox
+
+__all__ = ["BwrapSandbox", "probe_bwrap"]

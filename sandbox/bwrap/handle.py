@@ -1,0 +1,119 @@
+"""A command inside bubblewrap: the process runner's handle, plus what only the sandbox knows."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from ..base.errors import SandboxDied, ToolError
+from ..base.process import ProcessChannel, ProcessHandle
+from ..base.results import ExecResult
+from .program import diagnose
+from .status import BwrapStatus, read_status, wait_gone
+
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+
+
+class BwrapHandle:
+    """Implements ``RunHandle``. The command's pid namespace is empty when ``wait`` or ``kill`` returns."""
+
+    def __init__(
+        self, inner: ProcessHandle, status: Path, on_end: Callable[[BwrapHandle], list[str]]
+    ) -> None:
+        self._inner = inner
+        self._status = status
+        self._on_end = on_end
+        self._result: ExecResult | None = None
+        self._error: SandboxDied | ToolError | None = None
+        self.limit_note = ""
+        """Set by the disk watchdog before it ends the command."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return self._inner.argv
+
+    def inside_pid(self) -> int | None:
+        """Host pid of the first process of the command's pid namespace, once there is one."""
+        return read_status(self._status).child_pid
+
+    def output(self) -> AsyncIterator[bytes]:
+        return self._inner.output()
+
+    async def wait(self) -> ExecResult:
+        """As ``RunHandle.wait``.
+
+        Raises:
+            SandboxDied: bubblewrap could not be set up any more.
+            ToolError: the working directory does not exist inside.
+        """
+        result = await self._inner.wait()
+        if self._result is None and self._error is None:
+            status = read_status(self._status)
+            if status.child_pid is not None:
+                await wait_gone(status.child_pid)
+            self._settle(result, status)
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        return self._result
+
+    async def kill(self) -> None:
+        await self._inner.kill()
+        # Why a command that was ended did not start no longer matters to whoever ended it.
+        with contextlib.suppress(SandboxDied, ToolError):
+            await self.wait()
+
+    def _settle(self, result: ExecResult, status: BwrapStatus) -> None:
+        # Another waiter may have settled it while this one awaited.
+        if self._result is not None or self._error is not None:
+            return
+        notes = self._on_end(self)
+        self._status.unlink(missing_ok=True)
+        # Words of our own launcher and of bubblewrap come first, before anything the command prints.
+        said = result.head[:4096].decode("utf-8", "replace")
+        if status.exit_code is None and not (result.killed or result.timed_out):
+            if "bwrap: Can't chdir to" in said:
+                self._error = ToolError(f"the working directory {result.cwd} does not exist in the sandbox")
+            else:
+                self._error = SandboxDied(diagnose(said))
+            return
+        exit_code = result.exit_code
+        if exit_code == 1 and said.startswith("bwrap: execvp "):
+            exit_code = _NOT_EXECUTABLE if "Permission denied" in said else _NOT_FOUND
+        note = "; ".join(part for part in (self.limit_note, result.note, *notes) if part)
+        self._result = dataclasses.replace(result, exit_code=exit_code, note=note)
+
+
+class BwrapChannel:
+    """Implements ``Channel``; its helper's pid namespace is empty when ``close`` returns."""
+
+    def __init__(self, inner: ProcessChannel, status: Path, on_end: Callable[[BwrapChannel], None]) -> None:
+        self._inner = inner
+        self._status = status
+        self._on_end = on_end
+
+    def inside_pid(self) -> int | None:
+        return read_status(self._status).child_pid
+
+    async def send(self, data: bytes) -> None:
+        await self._inner.send(data)
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        return await self._inner.receive(max_bytes)
+
+    async def receive_line(self) -> bytes:
+        return await self._inner.receive_line()
+
+    def errors(self) -> bytes:
+        return self._inner.errors()
+
+    async def close(self) -> int:
+        exit_code = await self._inner.close()
+        pid = self.inside_pid()
+        if pid is not None:
+            await wait_gone(pid)
+        self._status.unlink(missing_ok=True)
+        self._on_end(self)
+        return exit_code
