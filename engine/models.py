@@ -1,0 +1,45 @@
+"""Model strings to models: ``embedded``, ``openai:NAME``, ``vllm:NAME@URL``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from ..sandbox.base.errors import ConfigError, UsageError
+from .chat import ChatModel
+
+FORMS = "embedded, openai:NAME, openai:NAME@http://host/v1, vllm:NAME@http://host:8000/v1"
+
+_REMOTE = ("openai", "vllm")
+_ADDRESS = re.compile(r"@(?=https?://)")
+_KNOWN_BUT_ABSENT = {
+    "llama": "models in process by llama.cpp are not part of this version",
+    "kimi": "the native engine is not part of this version",
+    "anthropic": "the Anthropic Messages client is not part of this version",
+}
+
+
+def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatModel:
+    """The model a string names; nothing is contacted yet.
+
+    Raises:
+        UsageError: the string has none of the valid forms.
+        ConfigError: a known kind that is not available, a bad address, or a missing key.
+    """
+    text = spec.strip()
+    if text == "embedded":
+        from .embedded.model import EmbeddedModel
+
+        return EmbeddedModel()
+    prefix, colon, rest = text.partition(":")
+    if prefix in _KNOWN_BUT_ABSENT and colon:
+        raise ConfigError(f"{spec!r}: {_KNOWN_BUT_ABSENT[prefix]}", hint=f"use one of {FORMS}")
+    name, *address = _ADDRESS.split(rest, maxsplit=1)
+    if prefix not in _REMOTE or not name.strip():
+        raise UsageError(f"{spec!r} names no model", hint=f"valid forms: {FORMS}")
+    from .remote.client import RemoteModel
+    from .remote.endpoint import resolve
+
+    url = address[0] if address else ""
+    return RemoteModel(resolve(prefix, name.strip(), url, os.environ if environ is None else environ))

@@ -1,0 +1,187 @@
+"""What went wrong at an endpoint, from its status, headers and (often nested) error body."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from enum import Enum
+from typing import Any, cast
+
+from ...sandbox.base.errors import ModelError
+from ...sandbox.base.secrets import redact
+
+
+class Failure(Enum):
+    """Classes of failure that are handled differently."""
+
+    AUTH = "authentication"
+    BAD_REQUEST = "bad request"
+    UNSUPPORTED_PARAMETER = "unsupported parameter"
+    CONTEXT_OVERFLOW = "context overflow"
+    RATE_LIMIT = "rate limit"
+    QUOTA = "quota exhausted"
+    OVERLOADED = "overloaded"
+    SERVER = "server error"
+    STREAM_CUT = "stream cut"
+    TIMEOUT = "timeout"
+    CONNECTION = "no connection"
+
+    @property
+    def retryable(self) -> bool:
+        return self in _RETRYABLE
+
+
+_RETRYABLE = frozenset(
+    {
+        Failure.RATE_LIMIT,
+        Failure.OVERLOADED,
+        Failure.SERVER,
+        Failure.STREAM_CUT,
+        Failure.TIMEOUT,
+        Failure.CONNECTION,
+    }
+)
+
+_HINTS = {
+    Failure.AUTH: "check WHIMBREL_API_KEY (or the provider's own key variable)",
+    Failure.CONTEXT_OVERFLOW: "use a model with a larger context window or a smaller task",
+    Failure.QUOTA: "the account's quota or credit is used up; waiting does not help",
+    Failure.RATE_LIMIT: "try again later",
+    Failure.OVERLOADED: "try again later",
+    Failure.CONNECTION: "is the server running and the address right?",
+}
+
+
+class RemoteError(ModelError):
+    """A classified failure of a remote model."""
+
+    def __init__(
+        self, failure: Failure, message: str, *, retry_after_s: float | None = None, parameter: str = ""
+    ) -> None:
+        super().__init__(f"{failure.value}: {redact(message)}", hint=_HINTS.get(failure, ""))
+        self.failure = failure
+        self.retry_after_s = retry_after_s
+        self.parameter = parameter
+        """The request field that the endpoint refuses (UNSUPPORTED_PARAMETER only)."""
+
+
+_OVERFLOW = re.compile(
+    r"context[ _-]?(?:length|window|size)|maximum context|max_model_len|maximum model length"
+    r"|too many (?:input )?tokens|(?:prompt|input) is too long|(?:prompt|input) too long"
+    r"|exceeds? (?:the )?(?:available |model'?s? )?(?:maximum )?(?:context|input token)"
+    r"|reduce the length of the (?:messages|prompt|input)|string too long.*tokens"
+    r"|input tokens? exceeds?|n_ctx",
+    re.IGNORECASE,
+)
+_QUOTA = re.compile(
+    r"insufficient[ _](?:quota|balance|credits?|funds)|exceeded your current quota|quota exceeded"
+    r"|credit balance|billing|payment required|out of credits",
+    re.IGNORECASE,
+)
+_OVERLOADED = re.compile(r"overloaded|capacity|temporarily unavailable|server is busy", re.IGNORECASE)
+_UNSUPPORTED = re.compile(
+    r"unsupported|unknown|unrecogni[sz]ed|not supported|not permitted|unexpected|extra (?:inputs|fields)"
+    r"|invalid",
+    re.IGNORECASE,
+)
+
+
+def classify(
+    status: int | None, body: str, headers: Mapping[str, str] | None = None, *, optional: Iterable[str] = ()
+) -> RemoteError:
+    """Maps an error answer (or an error object inside a 200 stream, ``status`` None) to its class.
+
+    Args:
+        optional: request fields that could be left out; one of them named in a 400
+            makes it UNSUPPORTED_PARAMETER.
+    """
+    message, code, parameter = _unwrap(body)
+    if status is None and code.isdigit():
+        status = int(code)
+    shown = " ".join(message.split())[:500] or "no message"
+    if status is not None:
+        shown = f"HTTP {status}: {shown}"
+    failure = _failure(status, f"{code} {message}")
+    refused = ""
+    if failure is Failure.BAD_REQUEST and _UNSUPPORTED.search(f"{code} {message}"):
+        refused = next((name for name in optional if name == parameter or _names(message, name)), "")
+        failure = Failure.UNSUPPORTED_PARAMETER if refused else failure
+    return RemoteError(failure, shown, retry_after_s=_retry_after(headers or {}), parameter=refused)
+
+
+def _failure(status: int | None, text: str) -> Failure:
+    if status in (None, 400, 413, 422, 500) and _OVERFLOW.search(text):
+        return Failure.CONTEXT_OVERFLOW
+    if status in (None, 400, 402, 403, 429) and (status == 402 or _QUOTA.search(text)):
+        return Failure.QUOTA
+    if status in (401, 403):
+        return Failure.AUTH
+    if status == 413:
+        return Failure.CONTEXT_OVERFLOW
+    if status == 429:
+        return Failure.RATE_LIMIT
+    if status in (408, 504, 524):
+        return Failure.TIMEOUT
+    if status in (502, 503, 529) or (status in (None, 500) and _OVERLOADED.search(text)):
+        return Failure.OVERLOADED
+    if status is not None and 400 <= status < 500:
+        return Failure.BAD_REQUEST
+    if status is None and re.search(r"invalid_request|rate.?limit", text, re.IGNORECASE):
+        return Failure.RATE_LIMIT if "limit" in text else Failure.BAD_REQUEST
+    return Failure.SERVER
+
+
+def _names(message: str, field: str) -> bool:
+    return re.search(rf"(?<![A-Za-z0-9_]){re.escape(field)}(?![A-Za-z0-9_])", message) is not None
+
+
+def _unwrap(body: str) -> tuple[str, str, str]:
+    """``(message, code or type, parameter)`` of the innermost error in a body."""
+    message, code, parameter = body.strip(), "", ""
+    value: Any = body
+    for _ in range(6):
+        if isinstance(value, str):
+            start = value.find("{")
+            if start < 0:
+                break
+            try:
+                value = json.JSONDecoder().raw_decode(value[start:])[0]
+            except ValueError:
+                break
+        if isinstance(value, list) and value:
+            value = cast(Any, value[0])
+        if not isinstance(value, dict):
+            break
+        error: dict[str, Any] = value
+        code = str(error.get("code") or error.get("type") or code)
+        parameter = str(error.get("param") or parameter)
+        inner: Any = next(
+            (error[key] for key in ("error", "message", "detail", "msg", "errors") if error.get(key)), None
+        )
+        if isinstance(error.get("loc"), list):
+            # FastAPI's form: {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs ..."}]}
+            parameter = str(error["loc"][-1])
+        if inner is None:
+            break
+        if isinstance(inner, str):
+            message = inner
+        value = inner
+    return message, code, parameter
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds an endpoint asks to wait: ``retry-after-ms``, ``retry-after`` as seconds or date."""
+    lowered = {name.lower(): value.strip() for name, value in headers.items()}
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = lowered.get(name, "")
+        try:
+            return max(0.0, float(text) * scale)
+        except ValueError:
+            pass
+    try:
+        return max(0.0, parsedate_to_datetime(lowered["retry-after"]).timestamp() - time.time())
+    except (KeyError, ValueError, TypeError):
+        return None

@@ -1,0 +1,102 @@
+"""Messages and tools in the form of OpenAI-compatible chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..chat import (
+    ImagePart,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    ToolSpec,
+)
+
+_IMAGE_TOKENS = 1600
+_BYTES_PER_TOKEN = 3.0
+"""Conservative: English prose and code have about four bytes a token."""
+
+
+def encode_messages(history: Sequence[Message], provider: str) -> list[dict[str, Any]]:
+    """The ``messages`` array. Reasoning goes back under the name it came with, empty text included."""
+    encoded: list[dict[str, Any]] = []
+    for message in history:
+        if message.role == "assistant":
+            encoded.append(_assistant(message, provider))
+        elif message.role == "tool":
+            encoded.extend(
+                {"role": "tool", "tool_call_id": part.call_id, "content": part.text}
+                for part in message.parts
+                if isinstance(part, ToolResultPart)
+            )
+        else:
+            encoded.append({"role": message.role, "content": _content(message)})
+    return encoded
+
+
+def encode_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The ``tools`` array, in the order given (prefix caches match bytes)."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
+    ]
+
+
+def estimate_tokens(history: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
+    """A conservative estimate from sizes; endpoints rarely offer their tokenizer."""
+    size = sum(len(tool.description) + len(str(tool.parameters)) + 40 for tool in tools)
+    images = 0
+    for message in history:
+        size += 16
+        for part in message.parts:
+            if isinstance(part, ImagePart):
+                images += 1
+            elif isinstance(part, TextPart | ReasoningPart | ToolResultPart):
+                size += len(part.text.encode("utf-8", "replace")) + 16
+            elif isinstance(part, ToolCallPart):
+                size += len(part.arguments.encode("utf-8", "replace")) + len(part.name) + 48
+            else:
+                size += len(str(part.payload))
+    return images * _IMAGE_TOKENS + int(size / _BYTES_PER_TOKEN) + 1
+
+
+def _assistant(message: Message, provider: str) -> dict[str, Any]:
+    text = message.text()
+    calls = message.tool_calls()
+    # Null, not "", beside calls: some servers refuse an empty string there, none refuses null.
+    encoded: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
+    for part in message.parts:
+        if isinstance(part, ReasoningPart):
+            encoded[part.field] = encoded.get(part.field, "") + part.text
+        elif isinstance(part, OpaquePart) and part.provider == provider and isinstance(part.payload, dict):
+            encoded.update(part.payload)
+    if calls:
+        encoded["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in calls
+        ]
+    return encoded
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    if not any(isinstance(part, ImagePart) for part in message.parts):
+        return message.text()
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, ImagePart):
+            url = f"data:{part.media_type};base64,{part.data_base64}"
+            content.append({"type": "image_url", "image_url": {"url": url}})
+    return content
