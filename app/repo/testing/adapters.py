@@ -1,0 +1,290 @@
+"""Test frameworks: how each is recognised, started and read.
+
+An adapter is data about a framework; the runner owns processes, evidence and limits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+_SKIPPED_FOLDERS = {
+    ".git",
+    ".hg",
+    ".tox",
+    ".nox",
+    ".venv",
+    "venv",
+    "node_modules",
+    "__pycache__",
+    "build",
+    "dist",
+}
+_MAX_FILES_LOOKED_AT = 4000
+
+
+@dataclass(frozen=True)
+class DetectResult:
+    """How sure an adapter is (0 to 100) and why."""
+
+    score: int
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the runner wants of one process."""
+
+    root: str
+    """The repository inside the sandbox."""
+    python: str
+    inside: str
+    """Folder of our helpers inside the sandbox."""
+    base: str
+    """Directory inside the sandbox for this runner's files."""
+    name: str
+    """Stable name for this request's files."""
+    selection: tuple[str, ...] | None = None
+    coverage: bool = False
+    fail_fast: bool = False
+    collect_only: bool = False
+    test_timeout_s: float = 60.0
+    seed: int = 0
+    import_roots: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """One process to start."""
+
+    argv: tuple[str, ...]
+    equivalent: str
+    """The command a person would type for the same run."""
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """To be written inside before the start."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    report_path: str = ""
+    streams: bool = True
+    """True: our helpers write an event stream; False: the output and exit code are all there is."""
+
+
+class TestAdapter(Protocol):
+    """One way of running tests."""
+
+    name: ClassVar[str]
+
+    def detect(self, root: Path) -> DetectResult:
+        """Looks at files only; runs nothing of the repository."""
+        ...
+
+    def plan(self, request: RunRequest) -> RunPlan: ...
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    pending = [root]
+    seen = 0
+    while pending and seen < _MAX_FILES_LOOKED_AT:
+        folder = pending.pop()
+        try:
+            entries = sorted(folder.iterdir())
+        except OSError:
+            # An unreadable folder has nothing to say about the test framework.
+            continue
+        for entry in entries:
+            if entry.is_symlink():
+                continue
+            if entry.is_dir():
+                if entry.name not in _SKIPPED_FOLDERS:
+                    pending.append(entry)
+            elif entry.suffix == ".py":
+                seen += 1
+                yield entry
+
+
+def _is_test_file(path: Path) -> bool:
+    return path.name.startswith("test") or path.stem.endswith(("_test", "_tests"))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _launch(request: RunRequest, framework: str, args: Sequence[str]) -> RunPlan:
+    report = f"{request.base}/{request.name}.report"
+    body: dict[str, Any] = {
+        "framework": framework,
+        "root": request.root,
+        "report": report,
+        "scratch": f"{request.base}/{request.name}.scratch",
+        "args": list(args),
+        "select": None if request.selection is None else list(request.selection),
+        "coverage": request.coverage,
+        "fail_fast": request.fail_fast,
+        "collect_only": request.collect_only,
+        "test_timeout": request.test_timeout_s,
+        "seed": request.seed,
+        "import_roots": list(request.import_roots),
+    }
+    path = f"{request.base}/{request.name}.json"
+    shown = [*args, *(request.selection or ())]
+    words = shown[:20] + ([f"({len(shown) - 20} more)"] if len(shown) > 20 else [])
+    return RunPlan(
+        argv=(request.python, f"{request.inside}/launch.py", path, framework, *words),
+        equivalent=shlex.join(["python", "-m", framework, *words]),
+        files={path: json.dumps(body).encode("ascii")},
+        report_path=report,
+    )
+
+
+@dataclass(frozen=True)
+class PytestAdapter:
+    """pytest 5.4 and later. ``args``: options and paths the person gave; paths give way to a selection."""
+
+    args: tuple[str, ...] = ()
+    name: ClassVar[str] = "pytest"
+
+    def detect(self, root: Path) -> DetectResult:
+        reasons: list[str] = []
+        score = 0
+        configured = (
+            ("pytest.ini", ""),
+            ("pyproject.toml", "[tool.pytest"),
+            ("setup.cfg", "[tool:pytest]"),
+            ("tox.ini", "[pytest]"),
+        )
+        for filename, marker in configured:
+            path = root / filename
+            if path.is_file() and marker in _text(path):
+                score = 95
+                reasons.append(f"{filename} configures pytest")
+        conftests = imports = tests = 0
+        for path in _python_files(root):
+            if path.name == "conftest.py":
+                conftests += 1
+            elif _is_test_file(path):
+                tests += 1
+                text = _text(path)
+                if re.search(r"^\s*(?:import pytest|from pytest)\b", text, re.MULTILINE) or re.search(
+                    r"^(?:async )?def test_", text, re.MULTILINE
+                ):
+                    imports += 1
+        if conftests:
+            score = max(score, 90)
+            reasons.append(f"{conftests} conftest.py")
+        if imports:
+            score = max(score, 85)
+            reasons.append(f"{imports} of {tests} test files are written for pytest")
+        elif tests:
+            score = max(score, 40)
+            reasons.append(f"{tests} test files that pytest can run too")
+        return DetectResult(score, tuple(reasons))
+
+    def plan(self, request: RunRequest) -> RunPlan:
+        args = self.args if request.selection is None else _without_paths(self.args)
+        return _launch(request, "pytest", args)
+
+
+@dataclass(frozen=True)
+class UnittestAdapter:
+    """The standard library's unittest. ``args``: words after ``python -m unittest``."""
+
+    args: tuple[str, ...] = ()
+    name: ClassVar[str] = "unittest"
+
+    def detect(self, root: Path) -> DetectResult:
+        count = sum(
+            1
+            for path in _python_files(root)
+            if _is_test_file(path) and re.search(r"\bTestCase\)", _text(path)) is not None
+        )
+        if not count:
+            return DetectResult(0)
+        return DetectResult(60, (f"{count} test files with unittest.TestCase",))
+
+    def plan(self, request: RunRequest) -> RunPlan:
+        return _launch(request, "unittest", self.args)
+
+
+@dataclass(frozen=True)
+class CommandAdapter:
+    """Any command: judged by its exit code, JUnit XML where it writes one, and traces in its output.
+
+    ``{junit}`` in the command stands for the path of the report; it is also in the
+    variable WHIMBREL_JUNIT.
+    """
+
+    command: str
+    name: ClassVar[str] = "command"
+
+    def detect(self, root: Path) -> DetectResult:
+        return DetectResult(0)
+
+    def plan(self, request: RunRequest) -> RunPlan:
+        report = f"{request.base}/{request.name}.xml"
+        text = self.command.replace("{junit}", shlex.quote(report))
+        return RunPlan(
+            argv=("/bin/sh", "-c", text),
+            equivalent=self.command,
+            env={"WHIMBREL_JUNIT": report},
+            report_path=report,
+            streams=False,
+        )
+
+
+_VALUE_OPTIONS = {"-k", "-m", "-p", "-o", "-c", "-W", "--rootdir", "--deselect", "--ignore", "--import-mode"}
+
+
+def _without_paths(args: Sequence[str]) -> tuple[str, ...]:
+    """Options stay (minus -k and -m, which narrow by other means), positional words go."""
+    kept: list[str] = []
+    index = 0
+    while index < len(args):
+        word = args[index]
+        index += 1
+        if word in _VALUE_OPTIONS and index < len(args):
+            if word not in ("-k", "-m", "--deselect"):
+                kept.extend((word, args[index]))
+            index += 1
+        elif word.startswith("-"):
+            kept.append(word)
+    return tuple(kept)
+
+
+_PYTHON = re.compile(r"^(?:.*/)?python[0-9.]*$")
+
+
+def adapter_for_command(command: str) -> TestAdapter:
+    """The adapter for what a person or recipe wrote: pytest and unittest are recognised, the rest runs as is.
+
+    A command with shell syntax (``&&``, pipes, variables, redirections) is never taken apart.
+    """
+    if re.search(r"[;&|<>`$\n(){}*?~]", command.replace("{junit}", "")):
+        return CommandAdapter(command)
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return CommandAdapter(command)
+    if words and words[0].rsplit("/", 1)[-1] in ("pytest", "py.test"):
+        return PytestAdapter(tuple(words[1:]))
+    if len(words) >= 3 and _PYTHON.match(words[0]) and words[1] == "-m":
+        if words[2] in ("pytest", "py.test"):
+            return PytestAdapter(tuple(words[3:]))
+        if words[2] == "unittest":
+            return UnittestAdapter(tuple(words[3:]))
+    return CommandAdapter(command)
+
+
+def detect_adapter(root: Path) -> tuple[TestAdapter, DetectResult]:
+    """The adapter that fits the repository best; pytest when nothing speaks for anything."""
+    found: list[tuple[TestAdapter, DetectResult]] = [
+        (adapter, adapter.detect(root)) for adapter in (PytestAdapter(), UnittestAdapter())
+    ]
+    return max(found, key=lambda pair: pair[1].score)

@@ -1,0 +1,331 @@
+"""Runs pytest (5.4 to 9) with a plugin of ours that streams what happens.
+
+Public hooks only, except for ``Config.getini``, which is wrapped to filter the
+project's default options before pytest parses them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import Any, Dict, Generator, List, Optional, Tuple
+
+from .limits import TestTimeLimit
+from .options import kept_options
+from .session import Session
+from .stream import describe, message_of
+
+
+def _unwrap(error: BaseException) -> BaseException:
+    """The project's own exception inside pytest's wrappers."""
+    for _ in range(5):
+        kind = type(error).__name__
+        if kind == "ConftestImportFailure":
+            inner: Any = getattr(error, "cause", None)
+            old: Any = getattr(error, "excinfo", None)
+            if inner is None and isinstance(old, tuple) and len(old) > 1:
+                inner = old[1]
+            inner = inner or error.__cause__
+        elif kind == "CollectError":
+            inner = error.__cause__ or error.__context__
+        else:
+            return error
+        if not isinstance(inner, BaseException):
+            return error
+        error = inner
+    return error
+
+
+class _Phases:
+    """What is known about the running test so far."""
+
+    def __init__(self) -> None:
+        self.outcome = "passed"
+        self.phase = ""
+        self.error: Optional[BaseException] = None
+        self.text = ""
+        self.sections: List[Tuple[str, str]] = []
+
+    def worsen(self, outcome: str, phase: str, error: Optional[BaseException], text: str) -> None:
+        self.outcome, self.phase, self.error, self.text = outcome, phase, error, text
+
+
+class WhimbrelPlugin:
+    """Hooks; see the module's docstring."""
+
+    def __init__(self, session: Session, pytest: Any) -> None:
+        self._session = session
+        self._pytest = pytest
+        self._current: Optional[_Phases] = None
+
+    # -- configuration ---------------------------------------------------------------
+
+    def pytest_configure(self, config: Any) -> None:
+        option = config.option
+        for name, value in (
+            ("numprocesses", None),
+            ("dist", "no"),
+            ("tx", []),
+            ("maxfail", 0),
+            ("reruns", 0),
+            ("randomly_reorganize", False),
+            ("randomly_seed", self._session.request["seed"]),
+        ):
+            if hasattr(option, name):
+                setattr(option, name, value)
+
+    def pytest_cmdline_parse(self) -> Generator[None, Any, None]:
+        outcome = yield
+        self._note_failure(outcome)
+
+    def pytest_load_initial_conftests(self) -> Generator[None, Any, None]:
+        outcome = yield
+        self._note_failure(outcome)
+
+    def _note_failure(self, outcome: Any) -> None:
+        info = getattr(outcome, "excinfo", None)
+        if not info:
+            return
+        error: BaseException = info[1]
+        inner = _unwrap(error)
+        if type(error).__name__ == "UsageError":
+            self._session.problem("usage", message_of(error))
+        elif inner is not error:
+            self._session.collection_error(self._conftest_path(error), inner)
+        elif not isinstance(error, SystemExit):
+            self._session.problem("configuration", "%s: %s" % (type(error).__name__, message_of(error)))
+            self._session.collection_error("", error)
+
+    def _conftest_path(self, error: BaseException) -> str:
+        path = str(getattr(error, "path", "") or "")
+        return self._session.places.relative(path) or path
+
+    # -- collection ------------------------------------------------------------------
+
+    def pytest_make_collect_report(self, collector: Any) -> Generator[None, Any, None]:
+        path = self._path(collector)
+        is_file = hasattr(collector, "obj") or path.endswith(".py")
+        if is_file:
+            self._session.stream.emit("collecting", path=path)
+            self._session.clock.new_test()
+            self._session.clock.arm()
+        outcome = yield
+        if is_file:
+            self._session.clock.disarm()
+        info = getattr(outcome, "excinfo", None)
+        if info:
+            self._session.collection_error(path, _unwrap(info[1]))
+            return
+        report = outcome.get_result()
+        if report.outcome != "failed":
+            return
+        call = getattr(report, "call", None)
+        excinfo = getattr(call, "excinfo", None)
+        error = None if excinfo is None else _unwrap(excinfo.value)
+        self._session.collection_error(path, error, str(report.longrepr))
+
+    def pytest_collection_modifyitems(self, config: Any, items: List[Any]) -> Generator[None, Any, None]:
+        yield
+        kept: List[Any] = []
+        gone: List[Any] = []
+        for item in items:
+            (kept if self._session.selection.takes(self._id(item)) else gone).append(item)
+        if gone:
+            items[:] = kept
+            config.hook.pytest_deselected(items=gone)
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self._session.collected([self._id(item) for item in session.items])
+
+    def pytest_internalerror(self, excinfo: Any) -> None:
+        error = excinfo.value
+        inner = _unwrap(error)
+        if inner is not error:
+            self._session.collection_error(self._conftest_path(error), inner)
+            return
+        self._session.stream.emit("internal_error", **describe(error, self._session.places))
+
+    # -- running ---------------------------------------------------------------------
+
+    def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, None]:
+        test_id = self._id(item)
+        self._current = _Phases()
+        self._session.test_started(test_id)
+        yield
+        phases = self._current or _Phases()
+        self._current = None
+        values: Dict[str, Any] = {"exception": "", "message": phases.text, "frames": []}
+        if phases.error is not None:
+            values = describe(phases.error, self._session.places)
+        location = item.location
+        self._session.test_ended(
+            test_id,
+            phases.outcome,
+            phase=phases.phase,
+            output="".join("--- %s ---\n%s\n" % section for section in phases.sections),
+            path=self._path(item),
+            line=(location[1] or 0) + 1,
+            **values,
+        )
+        if self._session.fail_fast and phases.outcome in ("failed", "error", "timeout"):
+            item.session.shouldstop = "stopped at the first failure"
+
+    def pytest_runtest_setup(self, item: Any) -> Generator[None, Any, None]:
+        self._session.clock.arm()
+        yield
+        self._session.clock.disarm()
+
+    def pytest_runtest_call(self, item: Any) -> Generator[None, Any, None]:
+        self._session.clock.arm()
+        yield
+        self._session.clock.disarm()
+
+    def pytest_runtest_teardown(self, item: Any) -> Generator[None, Any, None]:
+        self._session.clock.arm(at_least=min(5.0, self._session.clock.seconds))
+        yield
+        self._session.clock.disarm()
+
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
+        outcome = yield
+        report = outcome.get_result()
+        phases = self._current
+        if phases is None:
+            return
+        if report.when == "setup":
+            # Also the start of a re-run by the project's own @flaky marks.
+            phases = self._current = _Phases()
+        phases.sections = [(str(name), str(text)) for name, text in report.sections]
+        error = None if call.excinfo is None else call.excinfo.value
+        if isinstance(error, TestTimeLimit):
+            phases.worsen("timeout", report.when, error, "")
+        elif report.outcome == "failed":
+            if phases.outcome in ("failed", "timeout", "error"):
+                return
+            kind = "failed" if report.when == "call" else "error"
+            phases.worsen(kind, report.when, error, "" if error is not None else str(report.longrepr)[:4000])
+        elif hasattr(report, "wasxfail"):
+            if report.when == "call" or report.skipped:
+                reason = str(report.wasxfail)
+                phases.worsen("xfailed" if report.skipped else "xpassed", report.when, None, reason)
+        elif report.outcome == "skipped":
+            phases.worsen("skipped", report.when, None, "" if error is None else message_of(error))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        phases = self._current
+        if phases is None or "ubtest" not in type(report).__name__.lower().replace("_", ""):
+            return
+        if report.outcome == "failed" and phases.outcome == "passed":
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = str(getattr(crash, "message", "")) or str(report.longrepr)[:4000]
+            phases.worsen("failed", "call", None, text)
+
+    # -- names -----------------------------------------------------------------------
+
+    def _path(self, node: Any) -> str:
+        raw = getattr(node, "path", None) or getattr(node, "fspath", None)
+        text = str(raw or "")
+        return self._session.places.relative(text) or text
+
+    def _id(self, item: Any) -> str:
+        """Repository-relative path and the rest of pytest's own id, whatever its rootdir is."""
+        _head, colons, rest = item.nodeid.partition("::")
+        path = self._path(item)
+        return path + colons + rest if path else item.nodeid
+
+
+def _mark_hooks(plugin_class: Any, pytest: Any) -> None:
+    """Applied at run time, because pytest is only importable inside the project's environment."""
+    first = pytest.hookimpl(tryfirst=True)
+    outer = pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    inner = pytest.hookimpl(hookwrapper=True, trylast=True)
+    first(plugin_class.pytest_configure)
+    for name in (
+        "pytest_cmdline_parse",
+        "pytest_load_initial_conftests",
+        "pytest_make_collect_report",
+        "pytest_runtest_protocol",
+        "pytest_runtest_makereport",
+        "pytest_collection_modifyitems",
+    ):
+        outer(getattr(plugin_class, name))
+    for name in ("pytest_runtest_setup", "pytest_runtest_call", "pytest_runtest_teardown"):
+        inner(getattr(plugin_class, name))
+    first(plugin_class.pytest_internalerror)
+
+
+def _filter_default_options(pytest: Any) -> None:
+    """Default options of the project's ini file and of PYTEST_ADDOPTS go through ``kept_options``."""
+    config_class: Any = pytest.Config if hasattr(pytest, "Config") else sys.modules["_pytest.config"].Config
+    original = config_class.getini
+
+    def getini(self: Any, name: str) -> Any:
+        value = original(self, name)
+        if name == "addopts" and isinstance(value, list):
+            words: List[str] = [str(word) for word in value]  # type: ignore[misc,unused-ignore]
+            return kept_options(words)
+        return value
+
+    if getattr(config_class.getini, "__name__", "") == "getini" and not hasattr(config_class, "_whimbrel"):
+        config_class.getini = getini
+        config_class._whimbrel = True
+    extra = os.environ.get("PYTEST_ADDOPTS", "")
+    if extra:
+        os.environ["PYTEST_ADDOPTS"] = " ".join(
+            shlex.quote(word) for word in kept_options(shlex.split(extra))
+        )
+
+
+def _keep_rewritten_tests_fresh(session: Session) -> None:
+    """pytest's own cache of rewritten test modules is not read for files of the repository."""
+    rewrite: Any = sys.modules.get("_pytest.assertion.rewrite")
+    original: Any = getattr(rewrite, "_read_pyc", None)
+    if original is None:
+        return
+
+    def read_pyc(source: Any, *args: Any, **kwargs: Any) -> Any:
+        if session.places.relative(str(source)) is not None:
+            return None
+        return original(source, *args, **kwargs)
+
+    rewrite._read_pyc = read_pyc
+
+
+def arguments(session: Session, pytest: Any) -> List[str]:
+    """pytest's command line for this request; wanted files that do not exist are reported, not passed."""
+    words = ["-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
+    words.append("--basetemp=%s" % os.path.join(session.request["scratch"], "tmp"))
+    if session.collect_only:
+        words.append("--collect-only")
+    words.extend(kept_options(session.request["args"]))
+    if session.request["select"] is not None:
+        seen: Dict[str, bool] = {}
+        for wish in session.request["select"]:
+            path = wish.split("::", 1)[0]
+            if path not in seen:
+                seen[path] = os.path.exists(path)
+        words.extend(path for path, exists in seen.items() if exists)
+        if not any(seen.values()):
+            return []
+    return words
+
+
+def run_pytest(session: Session) -> int:
+    """Runs pytest in this process; returns its exit code (4 when it cannot start)."""
+    try:
+        import pytest as module
+    except ImportError as error:
+        kind = "framework_missing" if (error.name or "") == "pytest" else "framework_broken"
+        session.problem(kind, message_of(error))
+        return 4
+    pytest: Any = module
+    session.stream.emit("framework", name="pytest", version=str(pytest.__version__))
+    words = arguments(session, pytest)
+    if not words:
+        session.collected([])
+        return 5
+    _filter_default_options(pytest)
+    _keep_rewritten_tests_fresh(session)
+    _mark_hooks(WhimbrelPlugin, pytest)
+    sys.argv = ["pytest", *words]
+    return int(pytest.main(words, plugins=[WhimbrelPlugin(session, pytest)]))
