@@ -91,6 +91,31 @@ class TrustStore:
             os.close(descriptor)
 
 
+def is_trusted(repository: Path) -> bool:
+    """Whether everything this repository configures now was trusted before, in the default store.
+
+    Raises:
+        ConfigError: the store or the repository's recipe cannot be read.
+    """
+    from .repo.environment.recipe import load_configuration
+
+    return TrustStore().is_trusted(repository, load_configuration(repository).digest)
+
+
+def remember_trust(repository: Path) -> None:
+    """Trusts what this repository configures now, in the default store.
+
+    Raises:
+        ConfigError: the store or the repository's recipe cannot be read or written.
+    """
+    from .repo.environment.recipe import load_configuration
+
+    try:
+        TrustStore().remember(repository, load_configuration(repository).digest)
+    except OSError as error:
+        raise ConfigError(f"the trust store cannot be written: {error.strerror}") from error
+
+
 def default_path() -> Path:
     """``trust.json`` in the person's state directory."""
     from platformdirs import user_state_path

@@ -42,7 +42,7 @@ def load_configuration(repository: Path) -> Configuration:
     Raises:
         ConfigError: unknown key or wrong type; the message names the file and the key.
     """
-    recipe = load_recipe(repository)
+    recipe = find_recipe(repository)
     if recipe is None:
         return Configuration(None, (), "")
     files = [recipe.source]
@@ -63,7 +63,7 @@ def load_configuration(repository: Path) -> Configuration:
     return Configuration(recipe, tuple(dict.fromkeys(files)), digest.hexdigest())
 
 
-def load_recipe(repository: Path) -> Recipe | None:
+def find_recipe(repository: Path) -> Recipe | None:
     """The recipe of ``whimbrel.toml``, else of ``[tool.whimbrel]``, else None.
 
     A Dockerfile or devcontainer.json without a recipe is not one: projects keep those for

@@ -15,12 +15,12 @@ from ....sandbox.protocol import Sandbox, run_to_end
 from .dependencies import python_allowed
 from .model import ProjectEnvironment
 from .project import read_project
+from .services import last_line, run_setup
 
 if TYPE_CHECKING:
     from ....sandbox.workspace import Workspace
 
 PROBE_TIMEOUT_S: Final = 60
-SETUP_TIMEOUT_S: Final = 900
 _PROBE: Final = Path(__file__).with_name("inside.py")
 _LIBRARY: Final = re.compile(r"error while loading shared libraries: (\S+):")
 _GLIBC: Final = re.compile(r"version `(GLIBC_[\d.]+)' not found")
@@ -31,6 +31,8 @@ async def verify_environment(
 ) -> ProjectEnvironment:
     """Proves by running it that the interpreter works inside, sees pytest, and takes the code from the copy.
 
+    The set-up commands of a trusted recipe run first, since they may be what makes it so.
+
     Returns:
         The environment completed with what only the sandbox knows: the interpreter's version,
         and the import path for where the copy appears.
@@ -40,6 +42,7 @@ async def verify_environment(
     """
     workdir = sandbox.spec.workdir
     environment = environment.at(workdir)
+    await run_setup(environment, sandbox, workspace)
     question = {"workdir": workdir, "modules": environment.modules, "pytest": environment.needs_pytest}
     argv = [environment.python, "-c", _PROBE.read_text(encoding="utf-8"), json.dumps(question)]
     result = await run_to_end(
@@ -77,28 +80,6 @@ async def verify_environment(
     return replace(environment, version=version)
 
 
-async def run_setup(environment: ProjectEnvironment, sandbox: Sandbox) -> None:
-    """Runs the set-up commands of the trusted recipe inside the sandbox, in order.
-
-    Raises:
-        EnvironmentBroken: the first command that fails.
-    """
-    for number, command in enumerate(environment.recipe.setup if environment.recipe else (), start=1):
-        result = await run_to_end(
-            sandbox,
-            ["/bin/sh", "-c", command],
-            env=environment.env,
-            timeout_s=SETUP_TIMEOUT_S,
-            label=f"setup-{number}",
-        )
-        if result.exit_code != 0 or result.timed_out:
-            ended = "timed out" if result.timed_out else f"failed with exit code {result.exit_code}"
-            assert environment.recipe is not None
-            raise EnvironmentBroken(
-                f"set-up command {command!r} of {environment.recipe.source} {ended}: {_last_line(result)}"
-            )
-
-
 def interpreter_failure(
     environment: ProjectEnvironment, result: ExecResult, sandbox: Sandbox
 ) -> EnvironmentBroken:
@@ -120,21 +101,21 @@ def interpreter_failure(
         return EnvironmentBroken(f"{python} did not answer within {PROBE_TIMEOUT_S} s in the {kind} sandbox")
     if "Permission denied" in text:
         return EnvironmentBroken(
-            f"{python} cannot be read by the {kind} sandbox's user: {_last_line(result)}",
+            f"{python} cannot be read by the {kind} sandbox's user: {last_line(result)}",
             hint="make the interpreter's directories readable (chmod -R go+rX)",
         )
     if result.exit_code in (126, 127) or "No such file" in text or "not found" in text:
         return EnvironmentBroken(
-            f"there is no runnable {python} in the {kind} sandbox: {_last_line(result)}",
+            f"there is no runnable {python} in the {kind} sandbox: {last_line(result)}",
             hint="give --python with an interpreter that is there",
         )
     if "encodings" in text or "prefix" in text:
         return EnvironmentBroken(
-            f"{python} does not find its standard library in the {kind} sandbox: {_last_line(result)}",
+            f"{python} does not find its standard library in the {kind} sandbox: {last_line(result)}",
             hint="its base interpreter was moved or removed; make the environment again",
         )
     return EnvironmentBroken(
-        f"{python} does not run in the {kind} sandbox (exit code {result.exit_code}): {_last_line(result)}"
+        f"{python} does not run in the {kind} sandbox (exit code {result.exit_code}): {last_line(result)}"
     )
 
 
@@ -147,8 +128,3 @@ def _answer(result: ExecResult) -> dict[str, Any] | None:
                 return None
             return found
     return None
-
-
-def _last_line(result: ExecResult) -> str:
-    lines = [line.strip() for line in result.text().splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no output"
