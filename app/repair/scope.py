@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -17,6 +18,9 @@ class ModuleView:
         self.source = source
         self.evidence = evidence or Evidence()
         self._locals: dict[ast.AST, tuple[str, ...]] = {}
+        self._firsts: dict[ast.AST, dict[str, int]] = {}
+        self._members: dict[ast.AST, tuple[str, ...]] = {}
+        self._constants: dict[tuple[ast.AST, type], tuple[object, ...]] = {}
 
     # ------------------------------------------------------------ names
 
@@ -54,11 +58,13 @@ class ModuleView:
         return tuple(found)
 
     def _first_bound(self, function: Function) -> dict[str, int]:
-        first: dict[str, int] = {}
-        for node in ast.walk(function):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                first[node.id] = min(first.get(node.id, node.lineno), node.lineno)
-        return first | dict.fromkeys(parameters(function), 0)
+        if function not in self._firsts:
+            first: dict[str, int] = {}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    first[node.id] = min(first.get(node.id, node.lineno), node.lineno)
+            self._firsts[function] = first | dict.fromkeys(parameters(function), 0)
+        return self._firsts[function]
 
     # ------------------------------------------------------------ functions and classes
 
@@ -104,11 +110,27 @@ class ModuleView:
         text = ast.unparse(base)
         owner = self.source.class_of(base) if isinstance(base, ast.Name) else None
         if owner is not None and text in ("self", "cls"):
+            return self.members(owner)
+        return self._attributes_by_text.get(text, ())
+
+    def members(self, owner: ast.ClassDef) -> tuple[str, ...]:
+        """Attributes that a class's code uses on ``self`` or ``cls``, its methods, its class variables."""
+        if owner not in self._members:
             names = [node.attr for node in _attributes(owner) if ast.unparse(node.value) in ("self", "cls")]
             names += [method.name for method in self.methods(owner)]
             names += list(_bound(owner.body))
-            return tuple(dict.fromkeys(names))
-        return self._attributes_by_text.get(text, ())
+            self._members[owner] = tuple(dict.fromkeys(names))
+        return self._members[owner]
+
+    @cached_property
+    def exception_names(self) -> tuple[str, ...]:
+        """Exception classes of the module, defined, imported or used."""
+        names = [name for name in self.module_names if name.endswith(("Error", "Exception", "Warning"))]
+        for node in ast.walk(self.source.tree):
+            value = getattr(builtins, node.id, None) if isinstance(node, ast.Name) else None
+            if isinstance(node, ast.Name) and isinstance(value, type) and issubclass(value, BaseException):
+                names.append(node.id)
+        return tuple(dict.fromkeys(names))
 
     @cached_property
     def _attributes_by_text(self) -> dict[str, tuple[str, ...]]:
@@ -121,15 +143,15 @@ class ModuleView:
 
     def constants(self, function: ast.AST, kind: type) -> tuple[object, ...]:
         """Distinct constants of exactly one type inside a node, without docstrings."""
-        seen: dict[object, None] = {}
-        for node in ast.walk(function):
-            if (
-                isinstance(node, ast.Constant)
-                and type(node.value) is kind
-                and not self.source.is_docstring(node)
-            ):
-                seen[node.value] = None
-        return tuple(seen)
+        key = (function, kind)
+        if key not in self._constants:
+            seen: dict[object, None] = {}
+            for node in ast.walk(function):
+                plain = not self.source.is_docstring(node) and not self.source.inside_fstring(node)
+                if plain and isinstance(node, ast.Constant) and type(node.value) is kind:
+                    seen[node.value] = None
+            self._constants[key] = tuple(seen)
+        return self._constants[key]
 
 
 def parameters(function: Function) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from ..edits import replace
@@ -33,7 +34,7 @@ class Arguments(Family):
                     weight = 0.9 if distance == 1 else 0.5
                     yield Proposal(edits, f"swaps the arguments {texts[0]} and {texts[1]}", weight)
         pairs = [each for each in node.keywords if each.arg]
-        for first, second in zip(pairs, pairs[1:], strict=False):
+        for first, second in itertools.pairwise(pairs):
             texts = view.source.segment(first.value), view.source.segment(second.value)
             if texts[0] != texts[1]:
                 edits = replace(view, first.value, texts[1]) + replace(view, second.value, texts[0])
@@ -63,13 +64,14 @@ class Arguments(Family):
             names = names[1:]
         given = set(names[: len(node.args)]) | {each.arg for each in node.keywords}
         here = view.names_at(node)
+        owner = view.source.class_of(node)
         comma = ", " if node.args or node.keywords else ""
         for name in names:
             if name in given or (function.args.vararg and name == function.args.vararg.arg):
                 continue
             if name in here:
                 yield Proposal((Edit(end - 1, end - 1, f"{comma}{name}={name}"),), f"passes {name} on", 0.8)
-            elif name in view.attributes_of(ast.Name(id="self")):
+            elif owner is not None and name in view.members(owner):
                 edit = Edit(end - 1, end - 1, f"{comma}{name}=self.{name}")
                 yield Proposal((edit,), f"passes self.{name} on", 0.5)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import ClassVar
 
 from ..edits import replace, replace_operator
 from ..family import Family, Proposal
@@ -63,8 +64,8 @@ class Bitwise(Family):
     prior = 0.8
     fault = "used the wrong bitwise operator"
 
-    _likely = {"&": ("|", "^"), "|": ("&", "^"), "^": ("|", "&"), "<<": (">>",), ">>": ("<<",)}
-    _text: dict[type[ast.operator], str] = {
+    _likely: ClassVar = {"&": ("|", "^"), "|": ("&", "^"), "^": ("|", "&"), "<<": (">>",), ">>": ("<<",)}
+    _text: ClassVar[dict[type[ast.operator], str]] = {
         ast.BitAnd: "&",
         ast.BitOr: "|",
         ast.BitXor: "^",

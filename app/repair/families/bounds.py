@@ -31,8 +31,9 @@ class Bounds(Family):
         elif isinstance(node, ast.Compare) and len(node.ops) == 1:
             if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
                 yield from _shifted(node.comparators[0], view, 0.4)
-        elif (isinstance(node, ast.Return) and isinstance(node.value, (ast.Name, ast.Attribute, ast.BinOp))) or (isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute, ast.BinOp))):
-            yield from _shifted(node.value, view, 0.35)
+        elif isinstance(node, (ast.Return, ast.Assign)):
+            if isinstance(node.value, (ast.Name, ast.Attribute, ast.BinOp)):
+                yield from _shifted(node.value, view, 0.35)
         elif isinstance(node, ast.Call):
             for argument in node.args:
                 if isinstance(argument, ast.Name):

@@ -41,8 +41,9 @@ class Exceptions(Family):
             yield from self._types(node.type, view, "catches")
             yield from self._wider(node, view)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if ast.unparse(node.value.func).rpartition(".")[2] in _known(view):
-                start, _ = view.source.span(node)
+            made = ast.unparse(node.value.func).rpartition(".")[2]
+            start, _ = view.source.span(node)
+            if made in view.exception_names:
                 yield Proposal((Edit(start, start, "raise "),), "raises the exception it only made")
 
     def _types(self, named: ast.expr, view: ModuleView, verb: str) -> Iterator[Proposal]:
@@ -54,7 +55,7 @@ class Exceptions(Family):
         )
         for name in _NEAR.get(old, ()):
             likely.setdefault(name, 0.7)
-        for name in _known(view):
+        for name in view.exception_names:
             likely.setdefault(name, 0.4)
         for name, weight in likely.items():
             if name != old and (hasattr(builtins, name) or name in view.module_names):
@@ -70,13 +71,3 @@ class Exceptions(Family):
             if name not in old and (hasattr(builtins, name) or name in view.module_names):
                 text = f"({inner}, {name})"
                 yield Proposal(replace(view, node.type, text), f"also catches {name}", 0.7, Harm.LOOSENS)
-
-
-def _known(view: ModuleView) -> tuple[str, ...]:
-    """Exception classes of the module, defined, imported or used."""
-    names = [name for name in view.module_names if name.endswith(("Error", "Exception", "Warning"))]
-    for node in ast.walk(view.source.tree):
-        value = getattr(builtins, node.id, None) if isinstance(node, ast.Name) else None
-        if isinstance(node, ast.Name) and isinstance(value, type) and issubclass(value, BaseException):
-            names.append(node.id)
-    return tuple(dict.fromkeys(names))

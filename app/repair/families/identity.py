@@ -31,16 +31,19 @@ class Identity(Family):
             yield Proposal(
                 replace(view, test, f"{view.source.segment(test)} is not None"), "asks for None only", 0.9
             )
-        negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-        if negated and isinstance(node.operand, (ast.Name, ast.Attribute)):
-            text = f"{view.source.segment(node.operand)} is None"
-            yield Proposal(replace(view, node, text), "asks for None only", 0.9)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield from self._negated(node, view)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and len(node.values) == 2:
             first, second = node.values
             if isinstance(first, (ast.Name, ast.Attribute)):
                 name = view.source.segment(first)
                 text = f"({name} if {name} is not None else {enclosed(view, second)})"
                 yield Proposal(replace(view, node, text), "falls back for None only", 0.7)
+
+    def _negated(self, node: ast.UnaryOp, view: ModuleView) -> Iterator[Proposal]:
+        if isinstance(node.operand, (ast.Name, ast.Attribute)):
+            text = f"{view.source.segment(node.operand)} is None"
+            yield Proposal(replace(view, node, text), "asks for None only", 0.9)
 
     def _operators(self, node: ast.Compare, view: ModuleView) -> Iterator[Proposal]:
         operator, right = node.ops[0], node.comparators[0]

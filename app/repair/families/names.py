@@ -50,10 +50,7 @@ class Names(Family):
         function = view.source.function_of(node)
         if owner is None or function is None or "self" not in view.local_names(function)[:1]:
             return
-        if any(
-            isinstance(each, ast.Attribute) and each.attr == node.id and ast.unparse(each.value) == "self"
-            for each in ast.walk(owner)
-        ):
+        if node.id in view.members(owner):
             yield Proposal(
                 replace(view, node, f"self.{node.id}"), f"replaces {node.id} by self.{node.id}", 0.7
             )

@@ -1,0 +1,99 @@
+"""What the tests showed before any edit: the ground that localisation and judgement stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...sandbox.base.errors import EnvironmentBroken
+from ..repo.testing.report import CollectionError, Outcome, TestCase, TestReport
+from ..tools.base import ToolContext
+
+_SCRATCH = "repair-baseline"
+_FLAKY_RERUNS = 2
+_MOST_RERUN = 25
+"""Failing tests that are run again to find flaky ones; more than this many never are all flaky."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One tree's test results.
+
+    ``targets`` are what a patch must turn green: test ids, and paths of test files that
+    could not be collected. ``passing`` are the ids that must stay green.
+    """
+
+    tree: str
+    report: TestReport
+    failing: tuple[TestCase, ...]
+    broken: tuple[CollectionError, ...]
+    passing: frozenset[str]
+    flaky: tuple[str, ...]
+    duration_s: float
+    ledger_row: int
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (*(case.id for case in self.failing), *(error.path for error in self.broken))
+
+    @property
+    def coverage(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
+        return self.report.coverage
+
+    def narrowed(self, tests: Sequence[str]) -> Baseline:
+        """The same results with only some of the failing tests as targets (all when none matches)."""
+        wanted = set(tests)
+        failing = tuple(case for case in self.failing if case.id in wanted or case.path in wanted)
+        broken = tuple(error for error in self.broken if error.path in wanted)
+        if not wanted or not (failing or broken):
+            return self
+        return replace(self, failing=failing, broken=broken)
+
+    def tests_through(self, path: str, lines: range) -> tuple[str, ...]:
+        """Passing tests that ran any of the lines of a file, in report order."""
+        wanted = frozenset(lines)
+        return tuple(
+            case.id
+            for case in self.report.cases
+            if case.id in self.passing and wanted & self.coverage.get(case.id, {}).get(path, frozenset())
+        )
+
+    def slowest(self, ids: Sequence[str]) -> float:
+        """Seconds of the slowest of some tests."""
+        known = self.report.by_id()
+        return max((known[each].duration_s for each in ids if each in known), default=0.0)
+
+
+async def take_baseline(context: ToolContext) -> Baseline:
+    """Runs the whole suite once with coverage, and what failed again; cached per tree.
+
+    Raises:
+        EnvironmentBroken: no test ran, for reasons outside the code under repair.
+    """
+    tree = await context.workspace.snapshot()
+    cached = context.scratch.get(_SCRATCH)
+    if isinstance(cached, Baseline) and cached.tree == tree:
+        return cached
+    run = await context.tests.run(purpose="baseline", coverage=True)
+    if run.blocked:
+        raise EnvironmentBroken(
+            f"the tests cannot run here: {run.problem_detail or run.report.note}",
+            hint="see whimbrel doctor and the project's own set-up instructions",
+        )
+    bad = run.report.failing()
+    outcomes = (
+        await context.tests.flaky([case.id for case in bad[:_MOST_RERUN]], times=_FLAKY_RERUNS) if bad else {}
+    )
+    flaky = tuple(test for test, seen in outcomes.items() if Outcome.PASSED.value in seen)
+    baseline = Baseline(
+        tree=await context.workspace.snapshot(),
+        report=run.report,
+        failing=tuple(case for case in bad if case.id not in flaky),
+        broken=run.report.collection_errors,
+        passing=run.report.passing_ids(),
+        flaky=flaky,
+        duration_s=run.result.duration_s,
+        ledger_row=run.row.number,
+    )
+    context.scratch[_SCRATCH] = baseline
+    return baseline

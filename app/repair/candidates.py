@@ -1,0 +1,174 @@
+"""From suspicious lines to a ranked list of candidate edits."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .evidence import Evidence
+from .families import all_families
+from .family import Family, Harm, Proposal
+from .localise import Localisation
+from .scope import ModuleView
+from .source import Edit, ModuleSource, apply_edits
+
+_LEAST_SUSPICION = 0.02
+_SIZE_COST = 0.06
+_HARM_COST: Mapping[Harm, float] = {Harm.PRECISE: 1.0, Harm.LOOSENS: 0.95, Harm.REMOVES: 0.8}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One edit of one file.
+
+    ``score`` orders the search; ``line`` is the first changed line of the original.
+    """
+
+    path: str
+    line: int
+    end_line: int
+    edits: tuple[Edit, ...]
+    family: str
+    fault: str
+    description: str
+    harm: Harm
+    score: float
+
+    def text(self, source: ModuleSource) -> str:
+        """The whole file's text with the edit."""
+        return apply_edits(source.text, self.edits)
+
+
+def generate(localisation: Localisation, evidence: Evidence, seed: int = 0) -> list[Candidate]:
+    """All candidates, likeliest first; equal texts only once. ``seed`` only orders exact ties."""
+    best: dict[tuple[str, tuple[Edit, ...]], Candidate] = {}
+    for path in sorted(localisation.lines):
+        source = localisation.sources[path]
+        view = ModuleView(source, evidence)
+        for candidate in _of_file(view, localisation.lines[path], all_families()):
+            key = (path, _shortest(source.text, candidate.edits))
+            if key not in best or candidate.score > best[key].score:
+                best[key] = candidate
+    return sorted(best.values(), key=lambda each: _order(each, seed))
+
+
+def _of_file(
+    view: ModuleView, suspicion: Mapping[int, float], families: Sequence[Family]
+) -> Iterator[Candidate]:
+    source = view.source
+    for node in ast.walk(source.tree):
+        level = _suspicion_of(node, source, suspicion)
+        if level < _LEAST_SUSPICION or not source.editable(node):
+            continue
+        for family in families:
+            boost = max((family.boosts.get(name, 1.0) for name in view.evidence.raised), default=1.0)
+            for proposal in family.propose(node, view):
+                yield _candidate(source, family, proposal, level * boost)
+
+
+def _suspicion_of(node: ast.AST, source: ModuleSource, suspicion: Mapping[int, float]) -> float:
+    line = getattr(node, "lineno", None)
+    if line is None:
+        if not isinstance(node, ast.comprehension):
+            return 0.0
+        line = node.target.lineno
+    return suspicion.get(int(line), 0.0)
+
+
+def _candidate(source: ModuleSource, family: Family, proposal: Proposal, level: float) -> Candidate:
+    edits = tuple(sorted(proposal.edits))
+    harm = family.harm if proposal.harm is None else proposal.harm
+    size = sum(abs(len(edit.text) - (edit.end - edit.start)) + 1 for edit in edits)
+    cost = 1.0 + _SIZE_COST * math.log1p(size)
+    return Candidate(
+        path=source.path,
+        line=source.line_of(edits[0].start),
+        end_line=source.line_of(max(edits[-1].start, edits[-1].end - 1)),
+        edits=edits,
+        family=family.name,
+        fault=family.fault,
+        description=proposal.description,
+        harm=harm,
+        score=level * family.prior * proposal.weight * _HARM_COST[harm] / cost,
+    )
+
+
+def _shortest(text: str, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    """The edits without common prefixes and suffixes: equal results compare equal."""
+    short: list[Edit] = []
+    for edit in edits:
+        old, new = text[edit.start : edit.end], edit.text
+        front = 0
+        while front < min(len(old), len(new)) and old[front] == new[front]:
+            front += 1
+        back = 0
+        while back < min(len(old), len(new)) - front and old[-1 - back] == new[-1 - back]:
+            back += 1
+        if len(old) + len(new) > front + back:
+            new_text = new[front : len(new) - back]
+            short.append(Edit(edit.start + front, edit.end - back, new_text))
+    return tuple(short)
+
+
+def _order(candidate: Candidate, seed: int) -> tuple[float, str, str, int, str]:
+    tie = hashlib.sha256(f"{seed}:{candidate.description}".encode()).hexdigest() if seed else ""
+    return (-round(candidate.score, 9), tie, candidate.path, candidate.edits[0].start, candidate.description)
+
+
+class Novelty:
+    """Recognises candidates whose syntax tree was seen before (or that do not parse at all).
+
+    Only the top-level statement around an edit is parsed again, so the cost does not grow
+    with the file.
+    """
+
+    def __init__(self, sources: Mapping[str, ModuleSource]) -> None:
+        self._sources = sources
+        self._seen: set[str] = set()
+
+    def is_new(self, candidate: Candidate) -> bool:
+        source = self._sources[candidate.path]
+        start, end = self._region(source, candidate)
+        local = tuple(Edit(e.start - start, e.end - start, e.text) for e in candidate.edits)
+        try:
+            text = apply_edits(source.text[start:end], local)
+            tree = ast.dump(ast.parse(text))
+        except (SyntaxError, ValueError, RecursionError):
+            return False  # not Python: nothing to try
+        if not self._seen:
+            self._seen.update(self._originals())
+        key = _digest(candidate.path, start, tree)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+    def _originals(self) -> Iterator[str]:
+        for path, source in self._sources.items():
+            for statement in source.tree.body:
+                start, end = _lines(source, statement)
+                try:
+                    yield _digest(path, start, ast.dump(ast.parse(source.text[start:end])))
+                except SyntaxError:
+                    continue  # several statements on one line: compared as a whole file instead
+            yield _digest(path, 0, ast.dump(ast.parse(source.text)))
+
+    @staticmethod
+    def _region(source: ModuleSource, candidate: Candidate) -> tuple[int, int]:
+        first, last = candidate.edits[0].start, candidate.edits[-1].end
+        for statement in source.tree.body:
+            start, end = _lines(source, statement)
+            if start <= first and last <= end and not (first == start and last == start):
+                return start, end
+        return 0, len(source.text)
+
+
+def _lines(source: ModuleSource, statement: ast.stmt) -> tuple[int, int]:
+    return source.statement_lines(statement)
+
+
+def _digest(path: str, start: int, tree: str) -> str:
+    return hashlib.sha256(f"{path}\0{start}\0{tree}".encode("utf-8", "surrogatepass")).hexdigest()

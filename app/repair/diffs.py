@@ -1,0 +1,24 @@
+"""Unified diffs that ``git apply`` accepts, from two texts of one file."""
+
+from __future__ import annotations
+
+import difflib
+
+
+def unified_diff(path: str, before: str, after: str, context_lines: int = 3) -> str:
+    """The diff in git's form; lines end at ``\\n`` only, as git sees them."""
+    pieces = [f"diff --git a/{path} b/{path}\n"]
+    lines = difflib.unified_diff(
+        _lines(before), _lines(after), f"a/{path}", f"b/{path}", n=context_lines, lineterm="\n"
+    )
+    for line in lines:
+        if line.endswith("\n"):
+            pieces.append(line)
+        else:
+            pieces.append(line + "\n\\ No newline at end of file\n")
+    return "".join(pieces)
+
+
+def _lines(text: str) -> list[str]:
+    pieces = text.split("\n")
+    return [piece + "\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])

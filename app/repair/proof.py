@@ -1,0 +1,69 @@
+"""Proof of a patch: fresh processes, the targets first, then the whole suite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..repo.testing.report import Outcome
+from ..tools.base import ToolContext
+from .baseline import Baseline
+from .candidates import Candidate
+from .limits import Clock
+from .source import ModuleSource
+from .verdict import Verdict, judge
+from .workspace_edit import applied
+
+_MOST_RERUN = 10
+_RERUNS = 2
+_LEAST_TIME_S = 1.0
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What fresh processes showed, with the ledger rows that say so."""
+
+    verdict: Verdict
+    rows: tuple[int, ...]
+
+    @property
+    def good(self) -> bool:
+        return bool(self.rows) and self.verdict.good
+
+
+async def prove(
+    context: ToolContext, source: ModuleSource, candidate: Candidate, baseline: Baseline, clock: Clock
+) -> Proof:
+    """Runs the targets and the whole suite with the candidate; the workspace is as before afterwards.
+
+    A test that fails now and passed before is run again: when it passes on the same code
+    it is flaky and not held against the patch.
+    """
+    if clock.left() < _LEAST_TIME_S:
+        return Proof(Verdict(still_bad=baseline.targets, incomplete=True), ())
+    try:
+        with applied(context.workspace, source, candidate):
+            return await _prove(context, baseline, clock)
+    finally:
+        # Files that the tests rewrote are not part of the patch.
+        await context.workspace.restore(baseline.tree)
+
+
+async def _prove(context: ToolContext, baseline: Baseline, clock: Clock) -> Proof:
+    first = await context.tests.run(baseline.targets, purpose="verification", timeout_s=_time(clock))
+    verdict = judge(first.report, baseline.targets, ())
+    rows = [first.row.number]
+    if not verdict.good:
+        return Proof(verdict, tuple(rows))
+    whole = await context.tests.run(purpose="verification", timeout_s=_time(clock))
+    rows.append(whole.row.number)
+    steady = baseline.passing - set(baseline.flaky)
+    verdict = judge(whole.report, baseline.targets, steady)
+    if verdict.regressed and len(verdict.regressed) <= _MOST_RERUN and not verdict.still_bad:
+        again = await context.tests.flaky(verdict.regressed, times=_RERUNS)
+        real = tuple(test for test, seen in again.items() if Outcome.PASSED.value not in seen)
+        verdict = Verdict(verdict.still_bad, real, verdict.incomplete)
+    return Proof(verdict, tuple(rows))
+
+
+def _time(clock: Clock) -> float:
+    return max(_LEAST_TIME_S, clock.left())

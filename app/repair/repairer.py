@@ -1,0 +1,202 @@
+"""Repair by search, from failing tests to a verified patch in the workspace."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...sandbox.base.errors import ToolError
+from ..tools.base import Progress, ToolContext
+from .baseline import Baseline, take_baseline
+from .candidates import Candidate, generate
+from .choice import Choice, choose, literals_of
+from .diffs import unified_diff
+from .evidence import Evidence
+from .executors import Executor, FreshExecutor
+from .explain import explain
+from .limits import Clock, Limits
+from .localise import Localisation, localise
+from .minimise import minimise
+from .proof import Proof, prove
+from .search import Search, SearchState
+from .source import ModuleSource
+from .workspace_edit import keep
+
+SCRATCH = "repair"
+"""``ToolContext.scratch`` key under which the latest result lies, also after a cancellation."""
+
+_MOST_PROOFS = 4
+_MOST_ALTERNATIVES = 5
+
+
+@dataclass
+class _Run:
+    """One repair in progress."""
+
+    baseline: Baseline
+    sources: Mapping[str, ModuleSource]
+    state: SearchState
+    phases: dict[str, float] = field(default_factory=dict[str, float])
+
+    def patch(self, candidate: Candidate, proof: Proof | None) -> dict[str, Any]:
+        source = self.sources[candidate.path]
+        return {
+            "diff": unified_diff(candidate.path, source.text, candidate.text(source)),
+            "path": candidate.path,
+            "line": candidate.line,
+            "family": candidate.family,
+            "explanation": explain(candidate, source, self.baseline),
+            "verified": proof is not None and proof.good,
+            "ledger_rows": list(proof.rows) if proof else [],
+        }
+
+    def result(
+        self, status: str, patches: Sequence[dict[str, Any]], alternatives: Sequence[dict[str, Any]] = ()
+    ) -> dict[str, Any]:
+        return {
+            "status": status,
+            "limit": self.state.limit,
+            "candidates_tried": self.state.tried,
+            "candidates_generated": self.state.generated,
+            "patches": list(patches),
+            "alternatives": list(alternatives),
+            "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
+        }
+
+
+async def repair(
+    context: ToolContext, tests: Sequence[str] = (), limits: Limits | None = None
+) -> dict[str, Any]:
+    """Searches for an edit that turns the failing tests green and breaks nothing.
+
+    When the status is ``fixed`` the patch is in the workspace; otherwise the workspace is as
+    before. On cancellation the best so far lies in ``context.scratch[SCRATCH]`` and the
+    cancellation goes on.
+
+    Returns:
+        The ``repair`` tool's data (documented in app/tools/repair.py).
+
+    Raises:
+        ToolError: nothing fails.
+        EnvironmentBroken: the tests cannot run.
+    """
+    limits = limits or Limits()
+    begun = time.monotonic()
+    context.progress(Progress("locate", "running the tests with coverage"))
+    whole = await take_baseline(context)
+    baseline = whole.narrowed(tests or context.target_tests)
+    if not baseline.targets:
+        flaky = f"; flaky: {', '.join(whole.flaky[:3])}" if whole.flaky else ""
+        raise ToolError(f"no test fails, so there is nothing to repair{flaky}")
+    localisation = localise(context, baseline)
+    run = _Run(baseline, localisation.sources, SearchState())
+    run.phases["locate_s"] = time.monotonic() - begun
+    _tell_located(context, localisation)
+    reserve = 3 * baseline.duration_s + 5
+    clock = Clock.start(limits, context.deadline, reserve)
+    try:
+        context.scratch[SCRATCH] = await _search_and_prove(context, run, localisation, limits, clock)
+    except asyncio.CancelledError:
+        found = [run.patch(each, None) for each in run.state.plausible[:1]]
+        context.scratch[SCRATCH] = run.result("interrupted", found)
+        raise
+    return context.scratch[SCRATCH]
+
+
+async def _search_and_prove(
+    context: ToolContext, run: _Run, localisation: Localisation, limits: Limits, clock: Clock
+) -> dict[str, Any]:
+    started = time.monotonic()
+    candidates = generate(localisation, Evidence.of(run.baseline.failing), context.seed)
+    run.phases["generate_s"] = time.monotonic() - started
+    executor = await _open_executor(context, run.baseline)
+
+    def report(state: SearchState) -> None:
+        found = f", {len(state.plausible)} plausible" if state.plausible else ""
+        context.progress(
+            Progress(
+                "patch",
+                f"{state.tried} of {state.generated} candidates tried{found}",
+                min(1.0, state.tried / max(1, min(state.generated, limits.max_candidates))),
+                {"tried": state.tried, "total": state.generated, "plausible": len(state.plausible)},
+            )
+        )
+
+    started = time.monotonic()
+    search = Search(context.workspace, run.sources, run.baseline, executor, run.state, report)
+    try:
+        await search.run(candidates, limits, clock)
+        choice = choose(run.state.plausible, run.sources, _literals(context, run.baseline))
+        if choice.ranked:
+            smallest = await minimise(choice.ranked[0], search.passes)
+            choice = Choice((smallest, *choice.ranked[1:]), choice.ambiguous)
+    finally:
+        await executor.close()
+    run.phases["validate_s"] = time.monotonic() - started
+    # Tests may have rewritten files of the project while candidates ran.
+    await context.workspace.restore(run.baseline.tree)
+    report(run.state)
+    return await _conclude(context, run, choice, clock)
+
+
+async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Clock) -> dict[str, Any]:
+    """Proves the best patches in fresh processes and applies the one that holds."""
+    started = time.monotonic()
+    proven: list[tuple[Candidate, Proof]] = []
+    wanted = 2 if choice.ambiguous else 1
+    for candidate in choice.ranked[:_MOST_PROOFS]:
+        context.progress(Progress("verify", f"proving {candidate.path}:{candidate.line} in fresh processes"))
+        proof = await prove(context, run.sources[candidate.path], candidate, run.baseline, clock)
+        if proof.good:
+            proven.append((candidate, proof))
+        if len(proven) >= wanted:
+            break
+    run.phases["verify_s"] = time.monotonic() - started
+    if not proven:
+        attempts = choice.ranked or [each for _, each in sorted(run.state.partial, key=lambda pair: -pair[0])]
+        return run.result("not_fixed", [run.patch(each, None) for each in attempts[:_MOST_ALTERNATIVES]])
+    shown = {id(candidate) for candidate, _ in proven}
+    others = [run.patch(each, None) for each in choice.ranked if id(each) not in shown][:_MOST_ALTERNATIVES]
+    if len(proven) > 1:
+        patches = [run.patch(*each) for each in proven]
+        return run.result("ambiguous", patches[:1], [*patches[1:], *others])
+    candidate, proof = proven[0]
+    keep(context.workspace, run.sources[candidate.path], candidate)
+    return run.result("fixed", [run.patch(candidate, proof)], others)
+
+
+async def _open_executor(context: ToolContext, baseline: Baseline) -> Executor:
+    tests = sum(case.duration_s for case in baseline.report.cases)
+    return FreshExecutor(context.tests, overhead_s=2 * max(0.5, baseline.duration_s - tests))
+
+
+def _tell_located(context: ToolContext, localisation: Localisation) -> None:
+    if localisation.locations:
+        place = localisation.locations[0]
+        text = f"most suspicious: {place.function} at {place.path}:{place.line}"
+    else:
+        text = "no suspicious line found"
+    data = [
+        {"path": each.path, "line": each.line, "score": each.score} for each in localisation.locations[:5]
+    ]
+    context.progress(Progress("locate", text, 1.0, data))
+
+
+def _literals(context: ToolContext, baseline: Baseline) -> frozenset[str]:
+    """Constants in the source of the failing tests."""
+    found: frozenset[str] = frozenset()
+    for case in baseline.failing:
+        name = case.id.rpartition("::")[2].partition("[")[0].rpartition(".")[2]
+        try:
+            text = context.workspace.resolve(case.path).read_text(encoding="utf-8", errors="replace")
+            tree = ast.parse(text)
+        except (ToolError, OSError, SyntaxError, ValueError):
+            continue  # no source, no constants to beware of
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+                found |= literals_of(ast.get_source_segment(text, node) or "")
+    return found

@@ -1,0 +1,56 @@
+"""The ``repair`` tool: repair by search.
+
+Data::
+
+    {"status": "fixed|not_fixed|ambiguous|interrupted",
+     "limit": "candidates" | "time" | null,      which limit ended the search
+     "candidates_tried": int, "candidates_generated": int,
+     "patches": [{"diff", "path", "line", "family", "explanation", "verified", "ledger_rows": [int]}],
+     "alternatives": [same], "phases": {"locate_s", "generate_s", "validate_s", "verify_s"}}
+
+``fixed``: the first patch is verified and applied to the workspace. ``ambiguous``: patches
+and alternatives pass every test and cannot be told apart; nothing is applied. ``not_fixed``:
+``patches`` holds best attempts, none verified, none applied.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
+
+
+class RepairArguments(ToolArguments):
+    tests: list[str] = Field(
+        default_factory=list, description="Ids of failing tests to turn green; empty: all that fail."
+    )
+    max_candidates: int = Field(default=4000, ge=1, description="Edits to try at most.")
+    max_seconds: float = Field(default=240.0, gt=0, description="Seconds to search at most.")
+
+
+class RepairTool:
+    name: ClassVar[str] = "repair"
+    arguments: ClassVar[type[ToolArguments]] = RepairArguments
+    permission: ClassVar[PermissionClass] = PermissionClass.WRITE
+
+    async def run(self, context: ToolContext, arguments: RepairArguments) -> ToolResult:
+        """Searches; see ``app/repair``."""
+        from ..repair.limits import Limits
+        from ..repair.repairer import repair
+
+        limits = Limits(max_candidates=arguments.max_candidates, max_seconds=arguments.max_seconds)
+        data = await repair(context, arguments.tests, limits)
+        return ToolResult(_text(data), data)
+
+
+def _text(data: dict[str, Any]) -> str:
+    tried = f"{data['candidates_tried']} of {data['candidates_generated']} candidates tried"
+    ending = f"; ended by the {data['limit']} limit" if data["limit"] else ""
+    lines = [f"{data['status']}: {tried}{ending}."]
+    for title, patches in (("", data["patches"]), ("Alternative: ", data["alternatives"])):
+        for patch in patches:
+            state = "verified" if patch["verified"] else "not verified in fresh processes"
+            lines += [f"{title}{patch['explanation']} ({state})", patch["diff"]]
+    return "\n".join(lines)
