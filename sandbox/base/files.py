@@ -284,5 +284,5 @@ def _looks_multibyte(data: bytes, encoding: str) -> bool:
     if encoding in ("shift_jis", "euc_jp"):
         return kana >= 0.2 * len(wide) and kana + ideographs + marks >= 0.9 * len(wide)
     if encoding == "euc_kr":
-        return hangul >= 0.6 * len(wide)
+        return hangul >= 0.95 * len(wide)
     return ideographs + marks >= 0.9 * len(wide)

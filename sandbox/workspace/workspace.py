@@ -1,0 +1,360 @@
+"""The copy of a repository that the agent works on, with snapshots and the patch."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ..base.errors import RepositoryError, ToolError
+from ..protocol import Mount
+from .copy_git import make_copy_repository
+from .copying import (
+    Plan,
+    copy_extra,
+    copy_working_tree,
+    plan_revision,
+    plan_working_tree,
+    resolve_revision,
+)
+from .names import is_git_internal, is_test_path
+from .recorder import Recorder
+from .safe_tree import SafeTree, remove_tree
+from .source import Source, open_source
+from .store import Store
+
+_TREE = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class BaseState:
+    """What the run started from."""
+
+    repository: Path
+    """Top of the user's working tree."""
+    commit: str | None
+    """The commit checked out (or the revision asked for); None before the first commit."""
+    tree: str
+    """HEAD plus uncommitted and untracked, not ignored files; what the patch is a diff against."""
+    dirty: bool
+    """Whether ``tree`` differs from the commit's own tree."""
+    branch: str | None
+    notes: tuple[str, ...]
+    """One line each: states and limits worth telling the person."""
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """A path that differs between two snapshots; status A, M, D, R (the new path) or T (type changed)."""
+
+    path: str
+    status: str
+    is_test: bool
+
+
+class Workspace:
+    """A copy of a repository (implements ``SnapshotStore``). Made by ``create``, removed by ``destroy``.
+
+    The copy may be changed by hostile processes at any time; nothing here follows their
+    links, waits on their pipes or runs git with their configuration.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        base: BaseState,
+        tree: SafeTree,
+        store: Store,
+        recorder: Recorder,
+        mounts: tuple[Mount, ...],
+    ) -> None:
+        self.root = root
+        self.base = base
+        self._tree = tree
+        self._store = store
+        self._recorder = recorder
+        self._mounts = mounts
+        self._lock = threading.Lock()
+
+    @classmethod
+    async def create(
+        cls,
+        repository: Path,
+        run_dir: Path,
+        *,
+        revision: str | None = None,
+        owner: tuple[int, int] | None = None,
+        extra_paths: Sequence[str] = (),
+        objects_inside: str | None = None,
+        index_file: Path | None = None,
+    ) -> Workspace:
+        """Copies the repository into ``run_dir`` without touching the original.
+
+        Args:
+            repository: a directory of the working tree.
+            revision: copy this commit instead of the working tree's present state.
+            owner: (uid, gid) the copy belongs to; needs root.
+            extra_paths: ignored build outputs (paths or globs) to copy too; never in a patch.
+            objects_inside: where an isolating sandbox shows the user's git objects; they are
+                then listed by ``mounts``. None: the copy's ``.git`` points to their real place.
+            index_file: the index to read instead of the repository's (git hooks).
+
+        Raises:
+            RepositoryError: bare, unreadable, or not a repository.
+            UsageError: ``revision`` names no commit, or an extra path leads outside.
+        """
+        return await asyncio.to_thread(
+            _create, repository, run_dir, revision, owner, tuple(extra_paths), objects_inside, index_file
+        )
+
+    def mounts(self) -> tuple[Mount, ...]:
+        """What an isolating sandbox must show for ``git`` inside the copy to work."""
+        return self._mounts
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes of the start and everything unusual met since (pipes, unreadable files, huge files)."""
+        return (*self.base.notes, *self._recorder.notes)
+
+    async def snapshot(self) -> str:
+        """Records tracked and new, not ignored files; returns the tree hash."""
+        return await self._serially(self._recorder.snapshot)
+
+    async def restore(self, tree: str) -> None:
+        """Puts the copy back to a recorded tree; ignored files stay as they are.
+
+        Raises:
+            ToolError: no such snapshot, or the copy cannot be written.
+        """
+        await self._serially(lambda: self._recorder.restore(tree))
+
+    async def diff(
+        self, start: str | None = None, end: str | None = None, *, paths: Sequence[str] = ()
+    ) -> bytes:
+        """The patch between two trees (default: from the base to now), as ``git diff --binary`` writes it."""
+        return await self._serially(lambda: self._store.diff(*self._range(start, end), tuple(paths)))
+
+    async def changed_files(
+        self, start: str | None = None, end: str | None = None
+    ) -> tuple[ChangedFile, ...]:
+        """Paths that differ between two trees (default: from the base to now)."""
+
+        def listed() -> tuple[ChangedFile, ...]:
+            changes = self._store.changes(*self._range(start, end), renames=True)
+            return tuple(
+                ChangedFile(change.path, change.status, is_test_path(change.path)) for change in changes
+            )
+
+        return await self._serially(listed)
+
+    async def recorded(self, tree: str, path: str) -> bytes:
+        """Content of one file in a recorded tree (line ends as git stores them).
+
+        Raises:
+            ToolError: the tree or the file is not there.
+        """
+
+        def content() -> bytes:
+            self._store.require(tree)
+            try:
+                return self._store.blob(tree, path)
+            except RepositoryError as error:
+                raise ToolError(f"{path} is not in snapshot {tree[:12]}") from error
+
+        return await self._serially(content)
+
+    def resolve(self, relative: str) -> Path:
+        """The host path of something in the copy.
+
+        Raises:
+            ToolError: the path is absolute, leads outside (also through links) or into ``.git``.
+        """
+        self._check_name(relative)
+        path = Path(os.path.normpath(self.root / relative))
+        real_root = Path(os.path.realpath(self.root))
+        real = Path(os.path.realpath(path))
+        if real != real_root and real_root not in real.parents:
+            raise ToolError(f"{relative} leads outside the repository through a symbolic link")
+        if is_git_internal(real.relative_to(real_root).as_posix()):
+            raise ToolError(f"{relative} leads into .git, which is off limits")
+        return path
+
+    def read(self, relative: str) -> bytes:
+        """Content of a regular file of the copy; follows no links and waits for no pipe.
+
+        Raises:
+            ToolError: a bad path, or no regular file there.
+        """
+        self._check_name(relative)
+        try:
+            return self._tree.read(os.path.normpath(relative))
+        except OSError as error:
+            raise ToolError(f"{relative} cannot be read: {error.strerror or error}") from error
+
+    def write(self, relative: str, data: bytes, *, executable: bool = False) -> None:
+        """Writes a file of the copy atomically, for its owner; keeps the mode; follows no links.
+
+        Raises:
+            ToolError: a bad path, a directory in the way, or a full disk.
+        """
+        self._check_name(relative)
+        try:
+            self._tree.write(os.path.normpath(relative), data, executable=executable)
+        except OSError as error:
+            raise ToolError(f"{relative} cannot be written: {error.strerror or error}") from error
+
+    async def destroy(self) -> None:
+        """Removes the copy and everything recorded; idempotent."""
+
+        def remove() -> None:
+            try:
+                remove_tree(self.root.parent)
+            finally:
+                self._store.destroy()
+
+        await self._serially(remove)
+
+    def _check_name(self, relative: str) -> None:
+        if not relative or "\0" in relative:
+            raise ToolError("an empty path or one with a NUL names no file")
+        if relative.startswith("/"):
+            raise ToolError(f"{relative} is absolute", hint="give a path relative to the repository's top")
+        depth = 0
+        for part in relative.split("/"):
+            depth += -1 if part == ".." else 0 if part in ("", ".") else 1
+            if depth < 0:
+                raise ToolError(f"{relative} leads outside the repository")
+        if is_git_internal(relative):
+            raise ToolError(f"{relative} leads into .git, which is off limits")
+
+    def _range(self, start: str | None, end: str | None) -> tuple[str, str]:
+        first = start if start is not None else self.base.tree
+        last = end if end is not None else self._recorder.snapshot()
+        for tree in (first, last):
+            if not _TREE.match(tree):
+                raise ToolError(f"{tree!r} is not a snapshot")
+            self._store.require(tree)
+        return first, last
+
+    async def _serially(self, work: Callable[[], _T]) -> _T:
+        """Runs blocking work in a thread, one piece at a time (a cancelled caller's piece ends first)."""
+
+        def locked() -> _T:
+            with self._lock:
+                return work()
+
+        return await asyncio.to_thread(locked)
+
+
+def _create(
+    repository: Path,
+    run_dir: Path,
+    revision: str | None,
+    owner: tuple[int, int] | None,
+    extra_paths: tuple[str, ...],
+    objects_inside: str | None,
+    index_file: Path | None,
+) -> Workspace:
+    source = open_source(repository)
+    private = run_dir / "snapshots"
+    # The copy keeps the repository's name: some projects read the name of their directory.
+    root = run_dir / "workspace" / (source.top.name or "repository")
+    try:
+        private.mkdir(parents=True, mode=0o700)
+        root.mkdir(parents=True)
+        workspace = _fill(
+            source, root, private, run_dir, revision, owner, extra_paths, objects_inside, index_file
+        )
+    except BaseException:
+        # Nothing half-made stays behind.
+        remove_tree(root.parent)
+        shutil.rmtree(private, ignore_errors=True)
+        raise
+    return workspace
+
+
+def _fill(
+    source: Source,
+    root: Path,
+    private: Path,
+    run_dir: Path,
+    revision: str | None,
+    owner: tuple[int, int] | None,
+    extra_paths: tuple[str, ...],
+    objects_inside: str | None,
+    index_file: Path | None,
+) -> Workspace:
+    tree = SafeTree(root, owner)
+    if owner is not None:
+        os.chown(root, *owner)
+    store = Store(private)
+    commit, branch = source.head, source.branch
+    if revision is not None:
+        commit, branch = resolve_revision(source, revision), None
+        store.create(source, source.objects)
+        plan = plan_revision(source, commit, store, tree)
+    else:
+        inside = run_dir if source.top.resolve() in run_dir.resolve().parents else None
+        plan = plan_working_tree(source, private, index_file, inside)
+        store.create(source, plan.alternates)
+        copy_working_tree(source, plan, tree)
+    recorded = {*plan.present, *plan.filtered, *plan.to_hash, *plan.inner, *plan.inner_to_hash}
+    extra = copy_extra(source, extra_paths, tree, recorded)
+    recorder = Recorder(tree, store, extra)
+    base_tree, dirty = _record_base(source, commit, plan, store, recorder, revision is not None)
+    alternates = [str(path) for path in source.objects]
+    mounts: tuple[Mount, ...] = ()
+    if objects_inside is not None:
+        alternates = [objects_inside, *(f"{objects_inside}-{n}" for n in range(1, len(source.objects)))]
+        mounts = tuple(Mount(path, where) for path, where in zip(source.objects, alternates, strict=True))
+    make_copy_repository(
+        source,
+        root,
+        commit=commit,
+        branch=branch,
+        alternates=alternates,
+        absent=plan.absent,
+    )
+    if owner is not None:
+        _give_tree(root / ".git", owner)
+    recorder.trust_disk()
+    base = BaseState(
+        repository=source.top,
+        commit=commit,
+        tree=base_tree,
+        dirty=dirty,
+        branch=branch,
+        notes=(*source.notes, *plan.notes),
+    )
+    return Workspace(root, base, tree, store, recorder, mounts)
+
+
+def _record_base(
+    source: Source, commit: str | None, plan: Plan, store: Store, recorder: Recorder, clean: bool
+) -> tuple[str, bool]:
+    """Records the starting tree; returns it and whether it differs from the commit's tree."""
+    if not clean:
+        store.load({**plan.present, **plan.absent, **plan.filtered, **plan.gitlinks})
+    recorder.begin(plan.present, plan.absent, plan.filtered)
+    tree = recorder.add(plan.to_hash)
+    dirty = tree != (
+        source.git.run_sync("rev-parse", f"{commit}^{{tree}}").text() if commit is not None else ""
+    )
+    if plan.gitlinks:
+        recorder.forget(plan.gitlinks)
+        tree = recorder.add(plan.inner_to_hash, known=plan.inner)
+    recorder.base_is_here()
+    return tree, dirty
+
+
+def _give_tree(directory: Path, owner: tuple[int, int]) -> None:
+    os.chown(directory, *owner)
+    for path in directory.rglob("*"):
+        os.chown(path, *owner, follow_symlinks=False)
