@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -106,6 +107,11 @@ async def _run_and_commit(
 ) -> tuple[int, str]:
     """One try; returns the exit code and the last lines of output. The container never survives."""
     api = daemon.api
+    # Exported by the script, not set on the container: a commit would keep the latter in the image.
+    variables = {"DEBIAN_FRONTEND": "noninteractive", "PIP_NO_INPUT": "1", **env}
+    script = "\n".join(
+        [*(f"export {name}={shlex.quote(value)}" for name, value in variables.items()), *commands]
+    )
     host_config = api.create_host_config(
         network_mode=mode,
         mounts=[_bind(mount) for mount in mounts],
@@ -120,10 +126,9 @@ async def _run_and_commit(
         parent.reference,
         name=name,
         entrypoint=["/bin/sh", "-ec"],
-        command=["\n".join(commands), "build"],
+        command=[script, "build"],
         user="0:0",
         working_dir=CONTEXT if any(mount.target == CONTEXT for mount in mounts) else "/",
-        environment={"DEBIAN_FRONTEND": "noninteractive", "PIP_NO_INPUT": "1", **env},
         labels=labels.owner_labels(tag, "build"),
         host_config=host_config,
         use_config_proxy=False,
@@ -146,9 +151,10 @@ async def _run_and_commit(
 
 def _commit(daemon: Daemon, identity: str, tag: str, key: str, parent: ImageInfo) -> None:
     repository, version = _split(tag)
-    # The container's own labels and variables are this build's; the image gets the parent's back.
     marks = {name: value for name, value in parent.labels.items() if not name.startswith("whimbrel.")}
     marks |= {labels.KIND: "layer", labels.KEY: key, "whimbrel.parent": parent.digest}
+    # Committing merges the container's labels in; emptied, they name no owner.
+    marks |= {labels.RUN: "", labels.PID: "", labels.BOOT: ""}
     config: dict[str, Any] = {
         "Labels": marks,
         "Env": [f"{name}={value}" for name, value in parent.env.items()],

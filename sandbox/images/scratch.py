@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from ..base.errors import SandboxUnavailable
+from ..base.files import atomic_write
 from ..labels import owner_is_dead, owner_labels
 
 _PREFIX = "whimbrel-image-"
@@ -42,7 +43,7 @@ async def build_scratch(needed_bytes: int) -> AsyncGenerator[Path]:
             )
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         try:
-            (folder / _OWNER).write_text(json.dumps(owner_labels("image", "build")))
+            atomic_write(folder / _OWNER, json.dumps(owner_labels("image", "build")).encode())
             yield folder
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

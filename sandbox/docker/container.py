@@ -1,0 +1,302 @@
+"""One container of one run: made, entered, ended; and what became of it when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from ..base.errors import SandboxDied, SandboxUnavailable
+from ..daemon import Daemon, ask, explain, status_of
+from .config import Identity
+from .scripts import FOLDER, MARK
+from .stream import ExecStream
+
+_NAME_TRIES = 5
+
+
+@dataclass(frozen=True)
+class ExecState:
+    """How one exec stands."""
+
+    running: bool
+    exit_code: int | None
+
+
+@dataclass
+class Container:
+    """A started container. All paths and processes are inside it."""
+
+    daemon: Daemon
+    identity: Identity
+    id: str
+    name: str
+    workdir: str
+    last_output: str = ""
+    """The newest line a command printed: what is left to show when the container's own log went with it."""
+
+    @classmethod
+    async def start(
+        cls, daemon: Daemon, identity: Identity, run_id: str, workdir: str, config: Mapping[str, Any]
+    ) -> Container:
+        """Creates and starts it under a unique name.
+
+        Raises:
+            SandboxUnavailable: the daemon refuses, or the image cannot run /bin/sh; holds its last log lines.
+        """
+        made, name = await _create(daemon, run_id, config)
+        container = cls(daemon, identity, made, name, workdir)
+        try:
+            await container._begin()
+        except BaseException:
+            # Shielded: a cancelled start must not leave the container behind.
+            await asyncio.shield(container.remove())
+            raise
+        return container
+
+    async def _begin(self) -> None:
+        try:
+            await ask("starting the container", self.daemon.api.start, self.id)
+        except SandboxUnavailable as error:
+            state, log = await self._remains()
+            text = f"{error.message} {log}"
+            if "/bin/sh" in text and re.search(
+                r"no such file|not found|exec format|permission denied", text, re.I
+            ):
+                raise SandboxUnavailable(
+                    f"the image cannot run /bin/sh, which every command needs: {_brief(error.message)}"
+                    + (f"; container log: {log}" if log else ""),
+                    hint="use an image with a shell",
+                ) from error
+            raise SandboxUnavailable(
+                f"{error.message} ({state})" + (f"; container log: {log}" if log else "")
+            ) from error
+        state = await self.inspect()
+        if not state.get("Running"):
+            status, log = await self._remains()
+            raise SandboxUnavailable(
+                f"the container ended at once ({status}); container log: {log or 'empty'}",
+                hint="the image must be able to run /bin/sh",
+            )
+
+    async def inspect(self) -> dict[str, Any]:
+        """The daemon's ``State`` of the container. Raises docker's NotFound when it was removed."""
+        found = await ask("looking at the container", self.daemon.api.inspect_container, self.id)
+        return cast("dict[str, Any]", found["State"])
+
+    async def enter(
+        self,
+        script: str,
+        arguments: Sequence[str],
+        on_output: Callable[[int, bytes], None],
+        *,
+        env: Mapping[str, str] | None = None,
+        mark: str = "",
+        stdin: bool = False,
+    ) -> tuple[str, ExecStream]:
+        """Runs one of our scripts as the sandbox user; returns the exec's id and its stream.
+
+        Raises:
+            SandboxDied: the container or the daemon is gone.
+        """
+        environment = dict(env or {})
+        if mark:
+            environment[MARK] = mark
+        exec_id = await self._guarded(
+            "entering the container",
+            self.daemon.api.exec_create,
+            self.id,
+            ["/bin/sh", f"{FOLDER}/{script}", *arguments],
+            stdin=stdin,
+            user=self.identity.user,
+            environment=environment,
+            workdir="/",
+        )
+        identity = str(cast("dict[str, Any]", exec_id)["Id"])
+        connection = await self._guarded(
+            "running a command in the container", self.daemon.api.exec_start, identity, socket=True
+        )
+        return identity, ExecStream(connection, on_output)
+
+    async def call(
+        self,
+        script: str,
+        arguments: Sequence[str],
+        *,
+        limit: int = 1 << 20,
+        timeout_s: float = 60,
+        stdin: bytes | None = None,
+    ) -> tuple[int, bytes]:
+        """Runs one of our scripts to its end; returns exit code and output (cut beyond ``limit``)."""
+        output = bytearray()
+
+        def take(_: int, data: bytes) -> None:
+            if len(output) <= limit:
+                output.extend(data)
+
+        mark = secrets.token_hex(8)
+        exec_id, stream = await self.enter(script, arguments, take, mark=mark, stdin=stdin is not None)
+        try:
+            if stdin is not None:
+                with contextlib.suppress(OSError):  # it ended before reading all; its exit code tells why
+                    await stream.send(stdin)
+                stream.end_input()
+            async with asyncio.timeout(timeout_s):
+                await stream.ended.wait()
+        except TimeoutError as error:
+            raise SandboxDied(
+                f"the sandbox container {self.name} did not answer within {timeout_s:g} s"
+            ) from error
+        finally:
+            stream.close()
+        return await self.exit_code(exec_id), bytes(output)
+
+    async def exec_state(self, exec_id: str) -> ExecState:
+        """Raises SandboxDied when the container is gone."""
+        found = await self._guarded("looking at a command", self.daemon.api.exec_inspect, exec_id)
+        details = cast("dict[str, Any]", found)
+        code = details.get("ExitCode")
+        return ExecState(bool(details.get("Running")), int(code) if code is not None else None)
+
+    async def exit_code(self, exec_id: str) -> int:
+        """The code of an exec whose stream has ended. Raises SandboxDied when there can be none."""
+        for pause in (0, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4):
+            # The daemon may still say "running" for a moment after the stream's end.
+            await asyncio.sleep(pause)
+            state = await self.exec_state(exec_id)
+            if not state.running and state.exit_code is not None:
+                break
+        else:
+            state = ExecState(True, None)
+        if state.exit_code is None or state.exit_code == 137:
+            await self.require_alive()
+        if state.exit_code is None:
+            raise SandboxDied(f"the daemon lost the end of a command in the container {self.name}")
+        return state.exit_code
+
+    async def end(self, mark: str) -> bool:
+        """Ends all processes of the command with that mark; False when some are left."""
+        try:
+            code, _ = await self.call("end", [mark], timeout_s=20)
+        except SandboxDied:
+            await self.require_alive()
+            return False
+        return code == 0
+
+    async def restart(self) -> None:
+        """Ends every process inside by restarting the container; temporary files go, the workspace stays."""
+        await self._guarded("restarting the container", self.daemon.api.restart, self.id, timeout=0)
+
+    async def out_of_memory(self) -> bool:
+        """Whether the memory limit has killed a process since the start."""
+        return bool((await self.inspect()).get("OOMKilled"))
+
+    async def require_alive(self) -> None:
+        """Raises SandboxDied when the container no longer runs."""
+        from docker.errors import NotFound
+
+        try:
+            state = await self.inspect()
+        except NotFound as error:
+            await self._raise_died(error)
+        except SandboxUnavailable as error:
+            raise self._daemon_gone(error) from error
+        if not state.get("Running") or state.get("Paused"):
+            await self._raise_died(None)
+
+    async def remove(self) -> None:
+        """Ends and removes it; one that is gone already is fine."""
+        from docker.errors import APIError, NotFound
+
+        try:
+            await ask("removing the container", self.daemon.api.remove_container, self.id, force=True, v=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if "already in progress" not in explain(error):
+                raise SandboxUnavailable(
+                    f"the container {self.name} cannot be removed: {explain(error)}"
+                ) from error
+
+    async def _guarded(self, doing: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """One SDK call on a container that should be alive."""
+        from docker.errors import APIError, NotFound
+
+        try:
+            return await ask(doing, call, *args, **kwargs)
+        except (NotFound, APIError) as error:
+            await self._raise_died(error)
+        except SandboxUnavailable as error:
+            if status_of(error.__cause__ or error) is not None:
+                await self.require_alive()
+                raise
+            raise self._daemon_gone(error) from error
+
+    async def _raise_died(self, cause: Exception | None) -> NoReturn:
+        state, log = await self._remains()
+        parts = [f"the sandbox container {self.name} is gone: {state}"]
+        if log:
+            parts.append(f"container log: {log}")
+        if self.last_output:
+            parts.append(f"last output: {self.last_output}")
+        raise SandboxDied(
+            "; ".join(parts), hint="run again; nothing outside the sandbox was changed"
+        ) from cause
+
+    def _daemon_gone(self, error: SandboxUnavailable) -> SandboxDied:
+        return SandboxDied(f"the sandbox went away mid-run: {error.message}", hint=error.hint)
+
+    async def _remains(self) -> tuple[str, str]:
+        """Status and last log lines of a container that does not run."""
+        from docker.errors import APIError, NotFound
+
+        try:
+            state = await self.inspect()
+            raw = await ask("reading the container's log", self.daemon.api.logs, self.id, tail=5)
+        except (NotFound, APIError):
+            return "it was removed from outside", ""
+        except SandboxUnavailable as error:
+            return error.message, ""
+        status = f"{state.get('Status', 'unknown')}, exit code {state.get('ExitCode', '?')}"
+        if state.get("OOMKilled"):
+            status += ", killed at the memory limit"
+        if state.get("Error"):
+            status += f", {_brief(str(state['Error']))}"
+        log = cast("bytes", raw).decode("utf-8", "replace")
+        return status, " / ".join(line.strip() for line in log.splitlines() if line.strip())[-500:]
+
+
+async def _create(daemon: Daemon, run_id: str, config: Mapping[str, Any]) -> tuple[str, str]:
+    from docker.errors import APIError, NotFound
+
+    word = re.sub(r"[^A-Za-z0-9_.-]+", "-", run_id).strip("-.")[:40] or "run"
+    last: Exception | None = None
+    for _ in range(_NAME_TRIES):
+        name = f"whimbrel-{word}-{new_suffix()}"
+        try:
+            made = await ask("creating the container", daemon.api.create_container, name=name, **config)
+        except NotFound as error:
+            raise SandboxUnavailable(
+                f"the container image is gone: {explain(error)}", hint="run `whimbrel sandbox build`"
+            ) from error
+        except APIError as error:
+            # 409: somebody has that name; the next one is different.
+            last = error
+            continue
+        return str(cast("dict[str, Any]", made)["Id"]), name
+    raise SandboxUnavailable(
+        f"no free container name after {_NAME_TRIES} tries: {explain(last or Exception())}"
+    )
+
+
+def new_suffix() -> str:
+    """The random part of a container's name."""
+    return secrets.token_hex(4)
+
+
+def _brief(text: str) -> str:
+    return " ".join(text.split())[:300]
