@@ -56,6 +56,8 @@ class RunRequest:
     test_timeout_s: float = 60.0
     seed: int = 0
     import_roots: tuple[str, ...] = ()
+    survey: bool = True
+    """Report at the end where modules came from."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +119,12 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _launch(request: RunRequest, framework: str, args: Sequence[str]) -> RunPlan:
-    report = f"{request.base}/{request.name}.report"
-    body: dict[str, Any] = {
+def _body(request: RunRequest, framework: str, args: Sequence[str]) -> dict[str, Any]:
+    """The request as the helper inside reads it; the keys are described in ``inside/launch.py``."""
+    return {
         "framework": framework,
         "root": request.root,
-        "report": report,
+        "report": f"{request.base}/{request.name}.report",
         "scratch": f"{request.base}/{request.name}.scratch",
         "args": list(args),
         "select": None if request.selection is None else list(request.selection),
@@ -132,7 +134,12 @@ def _launch(request: RunRequest, framework: str, args: Sequence[str]) -> RunPlan
         "test_timeout": request.test_timeout_s,
         "seed": request.seed,
         "import_roots": list(request.import_roots),
+        "survey": request.survey,
     }
+
+
+def _launch(request: RunRequest, framework: str, args: Sequence[str]) -> RunPlan:
+    body = _body(request, framework, args)
     path = f"{request.base}/{request.name}.json"
     shown = [*args, *(request.selection or ())]
     words = shown[:20] + ([f"({len(shown) - 20} more)"] if len(shown) > 20 else [])
@@ -140,8 +147,21 @@ def _launch(request: RunRequest, framework: str, args: Sequence[str]) -> RunPlan
         argv=(request.python, f"{request.inside}/launch.py", path, framework, *words),
         equivalent=shlex.join(["python", "-m", framework, *words]),
         files={path: json.dumps(body).encode("ascii")},
-        report_path=report,
+        report_path=body["report"],
     )
+
+
+def launch_request(request: RunRequest, adapter: TestAdapter) -> dict[str, Any]:
+    """The request for the fork server, which runs pytest and unittest only.
+
+    Raises:
+        ValueError: the adapter runs plain commands.
+    """
+    match adapter:
+        case PytestAdapter() | UnittestAdapter():
+            return _body(request, adapter.name, adapter.words(request))
+        case _:
+            raise ValueError(f"the fork server cannot run {adapter.name} tests")
 
 
 @dataclass(frozen=True)
@@ -188,8 +208,11 @@ class PytestAdapter:
         return DetectResult(score, tuple(reasons))
 
     def plan(self, request: RunRequest) -> RunPlan:
-        args = self.args if request.selection is None else _without_paths(self.args)
-        return _launch(request, "pytest", args)
+        return _launch(request, self.name, self.words(request))
+
+    def words(self, request: RunRequest) -> tuple[str, ...]:
+        """Arguments for this request, without the selection."""
+        return self.args if request.selection is None else _without_paths(self.args)
 
 
 @dataclass(frozen=True)
@@ -210,7 +233,11 @@ class UnittestAdapter:
         return DetectResult(60, (f"{count} test files with unittest.TestCase",))
 
     def plan(self, request: RunRequest) -> RunPlan:
-        return _launch(request, "unittest", self.args)
+        return _launch(request, self.name, self.words(request))
+
+    def words(self, request: RunRequest) -> tuple[str, ...]:
+        """Arguments for this request; the selection filters what they find."""
+        return self.args
 
 
 @dataclass(frozen=True)

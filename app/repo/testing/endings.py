@@ -8,6 +8,7 @@ from ....sandbox.base.results import ExecResult
 from .events import Gathered, watchdog_frames
 from .problems import Diagnosis, RunProblem
 from .report import Outcome, TestCase
+from .textclean import clean_text
 
 
 def how_it_ended(exit_code: int) -> str:
@@ -21,30 +22,40 @@ def how_it_ended(exit_code: int) -> str:
     return f"exit code {exit_code}"
 
 
-def case_for_lost_test(test_id: str, result: ExecResult, stack: bytes, root: str) -> TestCase:
+def lost_test(
+    test_id: str,
+    *,
+    exit_code: int,
+    run_timed_out: bool,
+    duration_s: float,
+    stack: bytes,
+    log: str,
+    root: str,
+) -> TestCase:
     """The outcome of the test that ran when the process went away.
 
-    ``stack`` is what the watchdog or the crash handler inside wrote.
+    ``stack`` is what the watchdog or the crash handler inside wrote, ``log`` what the
+    process printed.
     """
     frames = watchdog_frames(stack, root)
-    if result.timed_out:
+    if run_timed_out:
         message = "still running when the limit of the whole run ended it"
         outcome, exception = Outcome.TIMEOUT, "RunTimeLimit"
     elif b"Timeout (" in stack:
         message = "ran longer than the limit of one test and could not be interrupted"
         outcome, exception = Outcome.TIMEOUT, "TestTimeLimit"
     else:
-        message = f"the test process ended with {how_it_ended(result.exit_code)} while this test ran"
+        message = f"the test process ended with {how_it_ended(exit_code)} while this test ran"
         outcome, exception = Outcome.CRASHED, "ProcessDied"
     path = test_id.split("::", 1)[0]
     return TestCase(
         id=test_id,
         outcome=outcome,
-        duration_s=result.duration_s,
+        duration_s=duration_s,
         exception=exception,
         message=message,
         frames=frames,
-        output=result.text()[-4000:],
+        output=clean_text(log[-4000:]),
         path=path if path.endswith(".py") else "",
     )
 

@@ -34,7 +34,7 @@ class Gathered:
     collecting: str = ""
     ended: bool = False
     exit_code: int | None = None
-    third_party: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
     elsewhere: tuple[tuple[str, str, str], ...] = ()
     notes: list[str] = field(default_factory=list[str])
     framework: str = ""
@@ -125,8 +125,8 @@ class Gathered:
     def _end(self, event: Mapping[str, Any]) -> None:
         self.ended = True
         self.exit_code = int(event["code"])
-        self.third_party = tuple(event["third_party"])
-        self.elsewhere = tuple((str(a), str(b), str(c)) for a, b, c in event["elsewhere"])
+        self.preload = tuple(event.get("preload", ()))
+        self.elsewhere = tuple((str(a), str(b), str(c)) for a, b, c in event.get("elsewhere", ()))
 
     def diagnosis(self) -> Diagnosis | None:
         found = list(self.diagnoses)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ....sandbox.base.errors import EnvironmentBroken
+from ....sandbox.base.errors import EnvironmentBroken, ToolError
 from ....sandbox.protocol import Mount, Sandbox, run_to_end
 
 INSIDE_TARGET = "/opt/whimbrel/inside"
@@ -72,14 +72,14 @@ async def prepare_place(sandbox: Sandbox, python: str, cwd: str) -> Place:
     Raises:
         EnvironmentBroken: the interpreter does not start.
     """
-    candidates = [INSIDE_TARGET, str(_FOLDER)]
-    result = await run_to_end(
-        sandbox,
-        [python, "-I", "-c", _PROBE, _digest(), *candidates],
-        cwd=cwd,
-        timeout_s=60,
-        label="interpreter",
-    )
+    argv = [python, "-I", "-c", _PROBE, _digest(), INSIDE_TARGET, str(_FOLDER)]
+    try:
+        result = await run_to_end(sandbox, argv, cwd=cwd, timeout_s=60, label="interpreter")
+    except ToolError as error:
+        raise EnvironmentBroken(
+            f"the project's interpreter {python} does not start in the sandbox: {error.message}",
+            hint="name a working one with --python",
+        ) from error
     text = result.text()
     line = next((line for line in reversed(text.splitlines()) if line.startswith(_MARK)), "")
     if not line:

@@ -13,7 +13,7 @@ from ....sandbox.protocol import ExecResult, Sandbox, run_to_end
 from ...evidence import EvidenceLedger, EvidenceRow
 from .adapters import RunPlan, RunRequest, TestAdapter
 from .command_report import read_command
-from .endings import case_for_lost_test, describe_end
+from .endings import describe_end, lost_test
 from .events import MAX_REPORT_BYTES, Gathered
 from .place import Place, prepare_place
 from .problems import Diagnosis, RunProblem
@@ -23,6 +23,7 @@ from .watching import run_unless_watching
 if TYPE_CHECKING:
     from ....sandbox.workspace import Workspace
     from ..environment.model import ProjectEnvironment
+    from .zygote import ZygoteResult
 
 MAX_RESTARTS = 5
 """How often a run continues in a new process after a test took the process down."""
@@ -45,8 +46,8 @@ class TestRun:
     """The command a person would type for the same run."""
     collected: tuple[str, ...] = ()
     """Ids in the order they were going to run."""
-    third_party: tuple[str, ...] = ()
-    """Modules of installed packages the run imported (for the fork server's preload)."""
+    preload: tuple[str, ...] = ()
+    """Modules outside the repository that the run imported (what a fork server imports ahead)."""
     elsewhere: tuple[tuple[str, str, str], ...] = ()
     """(module, imported file, the repository's file) of modules imported from outside the copy."""
 
@@ -93,8 +94,8 @@ class TestRunner:
         self.run_timeout_s = run_timeout_s
         self.test_timeout_s = test_timeout_s
         self.seed = seed
-        self.third_party: tuple[str, ...] = ()
-        """What the latest complete run imported from installed packages."""
+        self.preload: tuple[str, ...] = ()
+        """What the latest complete run imported from outside the repository."""
         self._ledger = ledger
         self._place: Place | None = None
         self._lock = asyncio.Lock()
@@ -124,7 +125,7 @@ class TestRunner:
     async def collect(self) -> tuple[str, ...]:
         """The ids of all tests, in order, without running them; () for plain commands."""
         async with self._lock:
-            request = replace(await self._request(None, False, False), collect_only=True)
+            request = replace(await self.request(None, coverage=False, fail_fast=False), collect_only=True)
             plan = self.adapter.plan(request)
             if not plan.streams:
                 return ()
@@ -154,7 +155,29 @@ class TestRunner:
         """Removes our directory inside; the sandbox stays. Idempotent."""
         if self._place is not None:
             place, self._place = self._place, None
-            await run_to_end(self.sandbox, ["rm", "-rf", place.base], timeout_s=60, label="clean-up")
+            await self.remove_inside([place.base])
+
+    async def remove_inside(self, paths: Sequence[str]) -> None:
+        """Removes files and directories of ours inside the sandbox."""
+        await run_to_end(self.sandbox, ["rm", "-rf", *paths], timeout_s=60, label="clean-up")
+
+    def record_fork(self, ids: Sequence[str], tree: str, result: ZygoteResult) -> EvidenceRow:
+        """Row of a run in a forked helper: marked as not fresh."""
+        description = self.sandbox.describe()
+        return self._ledger.record(
+            purpose="candidate",
+            argv=(self.environment.python, "zygote", self.adapter.name, *ids),
+            cwd=self.workdir,
+            sandbox_kind=description.kind,
+            image_digest=description.image_digest,
+            tree=tree,
+            fresh_process=False,
+            exit_code=result.exit_code,
+            timed_out=result.timed_out,
+            duration_s=result.duration_s,
+            outcomes={case.id: case.outcome.value for case in result.report.cases},
+            log_sha256=hashlib.sha256(result.log.encode("utf-8", "replace")).hexdigest(),
+        )
 
     def variables(self, scratch: str) -> dict[str, str]:
         """Environment of every test process; ``scratch`` is a directory of that run alone."""
@@ -170,7 +193,8 @@ class TestRunner:
             "PY_COLORS": "0",
         }
 
-    async def _request(self, chosen: tuple[str, ...] | None, coverage: bool, fail_fast: bool) -> RunRequest:
+    async def request(self, chosen: tuple[str, ...] | None, *, coverage: bool, fail_fast: bool) -> RunRequest:
+        """What a process of this runner is asked, for the adapters and the fork server."""
         place = await self.place()
         return RunRequest(
             root=self.workdir,
@@ -194,7 +218,7 @@ class TestRunner:
         fail_fast: bool,
         timeout_s: float,
     ) -> TestRun:
-        request = await self._request(chosen, coverage, fail_fast)
+        request = await self.request(chosen, coverage=coverage, fail_fast=fail_fast)
         deadline = time.monotonic() + timeout_s
         gathered = Gathered()
         processes: list[_Process] = []
@@ -241,8 +265,8 @@ class TestRunner:
         else:
             complete = not last.timed_out
             diagnosis = processes[-1].diagnosis
-        if gathered.third_party:
-            self.third_party = gathered.third_party
+        if gathered.preload:
+            self.preload = gathered.preload
         return TestRun(
             report=gathered.report(complete=complete, notes=notes),
             result=last,
@@ -251,7 +275,7 @@ class TestRunner:
             problem=None if diagnosis is None else diagnosis.problem,
             problem_detail="" if diagnosis is None else diagnosis.detail,
             collected=order,
-            third_party=gathered.third_party,
+            preload=gathered.preload,
             elsewhere=gathered.elsewhere,
         )
 
@@ -281,14 +305,23 @@ class TestRunner:
         finally:
             stem = plan.report_path.rsplit(".", 1)[0]
             names = [f"{stem}{end}" for end in (".json", ".report", ".report.stack", ".scratch", ".xml")]
-            await run_to_end(self.sandbox, ["rm", "-rf", *names], timeout_s=60, label="clean-up")
+            await self.remove_inside(names)
         gathered.new_process()
         lost, diagnosis = "", None
         if plan.streams:
             gathered.read(data)
             if not gathered.ended and gathered.running:
                 lost = gathered.running
-                gathered.add(case_for_lost_test(lost, result, stack, self.workdir))
+                case = lost_test(
+                    lost,
+                    exit_code=result.exit_code,
+                    run_timed_out=result.timed_out,
+                    duration_s=result.duration_s,
+                    stack=stack,
+                    log=result.text(),
+                    root=self.workdir,
+                )
+                gathered.add(case)
         else:
             diagnosis = read_command(gathered, result, data, self.workdir, place.base)
             if watching:

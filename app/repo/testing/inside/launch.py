@@ -67,7 +67,7 @@ def run_request(request: Dict[str, Any]) -> int:
     Keys: ``framework`` (pytest or unittest), ``root``, ``report``, ``scratch``
     (a directory of this run alone), ``args``, ``select`` (ids or null for all),
     ``coverage``, ``fail_fast``, ``collect_only``, ``test_timeout`` (seconds),
-    ``seed``, ``import_roots`` (relative to root).
+    ``seed``, ``import_roots`` (relative to root), ``survey`` (say where modules came from).
     """
     load_package()
     from whimbrel_inside.limits import TestClock  # type: ignore[import-not-found,unused-ignore]

@@ -52,16 +52,20 @@ def _is_standard(filename: str) -> bool:
     return os.path.realpath(filename).startswith(os.path.dirname(os.path.realpath(os.__file__)) + os.sep)
 
 
-def third_party(places: Places) -> List[str]:
-    """Modules of installed packages that are safe to import ahead of time in a fork server.
+def preloadable(places: Places) -> List[str]:
+    """Modules of installed packages and the standard library, in the order of their import,
+    that a fork server may import ahead of time.
 
     Left out: pytest plugins (pytest rewrites their assertions when it imports them
-    itself) and ``__main__``-like entries.
+    itself), the repository's own modules, and aliases.
     """
     names: List[str] = []
     for name, module in list(sys.modules.items()):
         filename = _file_of(module)
-        if not ("site-packages" in filename or "dist-packages" in filename):
+        installed = "site-packages" in filename or "dist-packages" in filename
+        if not filename or not (installed or _is_standard(filename)):
+            continue
+        if name == "__main__" or name.startswith("whimbrel_inside"):
             continue
         if type(getattr(module, "__loader__", None)).__name__ == "AssertionRewritingHook":
             continue

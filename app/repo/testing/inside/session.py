@@ -81,12 +81,11 @@ class Session:
             self._emit_lines("")
             if self._recorder.note:
                 self.stream.emit("note", text=self._recorder.note)
-        self.stream.emit(
-            "end",
-            code=code,
-            elsewhere=origin.imported_elsewhere(self.places, self.request["import_roots"]),
-            third_party=origin.third_party(self.places),
-        )
+        found: Dict[str, Any] = {}
+        if self.request["survey"]:
+            found["elsewhere"] = origin.imported_elsewhere(self.places, self.request["import_roots"])
+            found["preload"] = origin.preloadable(self.places)
+        self.stream.emit("end", code=code, **found)
 
     def collected(self, ids: List[str]) -> None:
         self.stream.emit("collected", ids=ids, unmatched=self.selection.unmatched())
