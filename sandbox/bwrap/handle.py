@@ -73,16 +73,19 @@ class BwrapHandle:
         self._status.unlink(missing_ok=True)
         # Words of our own launcher and of bubblewrap come first, before anything the command prints.
         said = result.head[:4096].decode("utf-8", "replace")
+        exit_code = result.exit_code
+        # Without an exit code in the status the command never ran: these words are bubblewrap's.
         if status.exit_code is None and not (result.killed or result.timed_out):
-            if "bwrap: Can't chdir to" in said:
+            if said.startswith("bwrap: execvp "):
+                exit_code = _NOT_EXECUTABLE if "Permission denied" in said else _NOT_FOUND
+            elif "bwrap: Can't chdir to" in said:
                 self._error = ToolError(f"the working directory {result.cwd} does not exist in the sandbox")
+                return
             else:
                 self._error = SandboxDied(diagnose(said))
-            return
-        exit_code = result.exit_code
-        if exit_code == 1 and said.startswith("bwrap: execvp "):
-            exit_code = _NOT_EXECUTABLE if "Permission denied" in said else _NOT_FOUND
-        note = "; ".join(part for part in (self.limit_note, result.note, *notes) if part)
+                return
+        own = "" if self.limit_note and result.killed else result.note
+        note = "; ".join(part for part in (self.limit_note, own, *notes) if part)
         self._result = dataclasses.replace(result, exit_code=exit_code, note=note)
 
 

@@ -30,6 +30,8 @@ _CLONE_NEWNET = 0x40000000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 _PR_SET_PDEATHSIG = 1
 _STAGE = "/tmp"
+# Where any user can run a program. Kept at its own path there: AppArmor profiles go by the path.
+_REACHABLE = ("/usr/", "/bin/", "/opt/")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -101,8 +103,11 @@ def become_bwrap(plan: dict[str, Any]) -> NoReturn:
         for name, kind in (("user", _CLONE_NEWUSER), ("net", _CLONE_NEWNET)):
             path = f"/proc/{plan['network_pid']}/ns/{name}"
             namespaces.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), kind))
+    program: str = plan["bwrap"]
     if plan["uid"] is not None:
-        sources = _stage(plan["sources"])
+        *sources, staged_program = _stage([*plan["sources"], program])
+        if not program.startswith(_REACHABLE):
+            program = staged_program
         os.setgroups([])
         os.setresgid(plan["gid"], plan["gid"], plan["gid"])
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])
@@ -123,8 +128,8 @@ def become_bwrap(plan: dict[str, Any]) -> NoReturn:
     for descriptor in (status, arguments):
         os.set_inheritable(descriptor, True)
     os.chdir("/")
-    command = [plan["bwrap"], "--args", str(arguments), "--", *plan["argv"]]
-    os.execve(plan["bwrap"], command, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"})
+    command = [program, "--args", str(arguments), "--", *plan["argv"]]
+    os.execve(program, command, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"})
 
 
 def main(path: str) -> NoReturn:

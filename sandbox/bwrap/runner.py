@@ -35,7 +35,7 @@ from .layout import HOME, USER_NAME, Layout, PrivatePlaces, build_layout, check_
 from .plan import LaunchPlan, holder_options, isolation_options, write_plan
 from .program import BwrapProgram, diagnose, failure, find_bwrap
 from .seccomp import filter_program
-from .status import namespace_pids, read_status
+from .status import namespace_pids, read_status, uid_is_mapped
 from .usage import DiskWatch, Quota
 
 _LAUNCH_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
@@ -87,6 +87,11 @@ class BwrapRunner:
             SandboxUnavailable: with the reason on this machine. What was made is removed again.
         """
         check_workdir(self.spec.workdir)
+        if self._as_root and not uid_is_mapped(self._uid):
+            raise SandboxUnavailable(
+                f"this root user has no user id {self._uid} to give to commands (a single-user namespace)",
+                hint="run Whimbrel as an ordinary user, use Docker, or choose --sandbox outer explicitly",
+            )
         if not self.spec.workspace.is_dir():
             raise SandboxUnavailable(f"the workspace {self.spec.workspace} is not a directory")
         await asyncio.to_thread(sweep_groups)

@@ -76,3 +76,12 @@ def namespace_pids(child_pid: int) -> list[int]:
         for entry in Path("/proc").iterdir()
         if entry.name.isdigit() and namespace(int(entry.name)) == wanted
     ]
+
+
+def uid_is_mapped(uid: int) -> bool:
+    """Whether this process's user namespace knows the user id (rootless containers know few)."""
+    for line in Path("/proc/self/uid_map").read_text("ascii").splitlines():
+        first, _, count = (int(word) for word in line.split())
+        if first <= uid < first + count:
+            return True
+    return False
