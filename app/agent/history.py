@@ -1,0 +1,200 @@
+"""The history of a run: append-only, verbatim, and always in a form every endpoint accepts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ...engine.chat import (
+    Finished,
+    FinishReason,
+    Message,
+    OpaquePart,
+    OpaqueReceived,
+    Part,
+    ReasoningDelta,
+    ReasoningPart,
+    StepDiscarded,
+    StreamEvent,
+    TextDelta,
+    TextPart,
+    ToolCallEnd,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from ...sandbox.base.secrets import redact, redact_json
+from ..sessions import SessionWriter
+
+UNNAMED = "unnamed_tool"
+"""Stands in the history for a call without a name: endpoints refuse an empty one."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call as the loop handles it."""
+
+    part: ToolCallPart
+    """What the history holds: a name, and arguments that are a JSON object."""
+    arguments: dict[str, Any] | None
+    """None when the model's text was no JSON object."""
+    problem: str = ""
+    """For the model: why the call cannot be run as written."""
+
+
+class StepBuilder:
+    """Collects the stream of one step into the assistant message, parts in order of arrival."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._parts: list[Part] = []
+        self.calls: list[Call] = []
+        self.usage: Usage | None = None
+        self.reason: FinishReason = "unknown"
+        self.finished = False
+
+    def feed(self, event: StreamEvent) -> None:
+        if isinstance(event, TextDelta):
+            self._extend(TextPart(text=event.text))
+        elif isinstance(event, ReasoningDelta):
+            self._extend(ReasoningPart(text=event.text, field=event.field))
+        elif isinstance(event, ToolCallEnd):
+            # The finish reason, which tells truncated from malformed, comes later: see `message`.
+            self._parts.append(ToolCallPart(id=event.id, name=event.name, arguments=event.arguments))
+        elif isinstance(event, OpaqueReceived):
+            self._parts.append(OpaquePart(provider=event.provider, payload=event.payload))
+        elif isinstance(event, Usage):
+            self.usage = event
+        elif isinstance(event, Finished):
+            self.reason, self.finished = event.reason, True
+        elif isinstance(event, StepDiscarded):
+            self._reset()
+
+    @property
+    def empty(self) -> bool:
+        """Neither text nor calls: thinking alone answers nothing."""
+        return not any(
+            isinstance(part, ToolCallPart) or (isinstance(part, TextPart) and part.text.strip())
+            for part in self._parts
+        )
+
+    def partial(self) -> Message:
+        """What has arrived so far, exactly as it came."""
+        return Message(role="assistant", parts=tuple(self._parts))
+
+    def message(self) -> Message:
+        """The finished message; fills ``calls``. Broken call arguments are replaced by valid JSON."""
+        parts: list[Part] = []
+        self.calls = []
+        for part in self._parts:
+            if isinstance(part, ToolCallPart):
+                call = check_call(part, truncated=self.reason == "length")
+                self.calls.append(call)
+                parts.append(call.part)
+            else:
+                parts.append(part)
+        return Message(role="assistant", parts=tuple(parts))
+
+    def _extend(self, new: TextPart | ReasoningPart) -> None:
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, TextPart) and isinstance(new, TextPart):
+            self._parts[-1] = TextPart(text=last.text + new.text)
+        elif isinstance(last, ReasoningPart) and isinstance(new, ReasoningPart) and last.field == new.field:
+            self._parts[-1] = ReasoningPart(text=last.text + new.text, field=last.field)
+        else:
+            self._parts.append(new)
+
+
+class History:
+    """Messages of a run, mirrored to the session as they are appended."""
+
+    def __init__(self, session: SessionWriter, messages: Iterable[Message]) -> None:
+        self._session = session
+        self.messages: list[Message] = []
+        self._open: dict[str, ToolCallPart] = {}
+        for message in messages:
+            self.append(message)
+
+    def append(self, message: Message) -> None:
+        self.messages.append(message)
+        for part in message.parts:
+            if isinstance(part, ToolCallPart):
+                self._open[part.id] = part
+            elif isinstance(part, ToolResultPart):
+                self._open.pop(part.call_id, None)
+        self._session.append("message", message.model_dump())
+
+    def close_open_calls(self, why: str) -> list[ToolResultPart]:
+        """Gives every call that has no result yet one that says why; returns them."""
+        results = [
+            ToolResultPart(call_id=call.id, name=call.name, text=why, is_error=True)
+            for call in self._open.values()
+        ]
+        for result in results:
+            self.append(Message(role="tool", parts=(result,)))
+        return results
+
+
+def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
+    """Makes a call fit for the history and says what is wrong with it, if anything.
+
+    Valid JSON stays byte for byte; text that only a lenient reader takes (raw control
+    characters in strings, an object inside a string) is written anew.
+    """
+    name = part.name or UNNAMED
+    try:
+        value = json.loads(part.arguments, strict=False)
+        if isinstance(value, str):
+            value = json.loads(value, strict=False)
+    except ValueError as error:
+        return _broken(part, name, truncated, str(error))
+    if not isinstance(value, dict):
+        return _broken(part, name, truncated, f"an object is needed, not {type(value).__name__}")
+    return Call(part.model_copy(update={"name": name, "arguments": _valid(part.arguments, value)}), value)
+
+
+def clean_text(text: str) -> str:
+    """Text that can be sent and stored: surrogate pairs joined, lone halves replaced, secrets removed."""
+    if not text.isascii():
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return redact(text)
+
+
+def clean_data(value: Any) -> Any:
+    """``clean_text`` for typed data: JSON values with every string cleaned."""
+
+    def clean(item: Any) -> Any:
+        if isinstance(item, str):
+            return item if item.isascii() else clean_text(item)
+        if isinstance(item, dict):
+            return {clean(key): clean(content) for key, content in item.items()}
+        if isinstance(item, list | tuple):
+            return [clean(content) for content in item]
+        return item
+
+    return clean(redact_json(value))
+
+
+def _valid(raw: str, value: dict[str, Any]) -> str:
+    try:
+        if isinstance(json.loads(raw), dict):
+            return raw
+    except ValueError:
+        pass
+    return json.dumps(value)
+
+
+def _broken(part: ToolCallPart, name: str, truncated: bool, why: str) -> Call:
+    kept = json.dumps({"invalid_arguments": part.arguments[:2000]})
+    if truncated:
+        problem = (
+            "the answer was cut off at the output limit inside the arguments of this call, so it was not run;"
+            " write less in one call, for example several smaller edits"
+        )
+    else:
+        problem = f"the arguments are not valid JSON ({why}), so the call was not run; send it again"
+    return Call(part.model_copy(update={"name": name, "arguments": kept}), None, problem)
