@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...sandbox.base.errors import ToolError
+from ...sandbox.workspace.names import is_test_path
 from ..repo.testing.report import CollectionError, TestCase, TraceFrame
 from ..tools.base import ToolContext
 from .baseline import Baseline
 from .source import FUNCTIONS, ModuleSource, UnreadableSource
 from .spectra import Counts, count_lines, ochiai
-from .testpaths import is_test_path
 
 _TRACE_WEIGHT = 0.6
 _TRACE_DECAY = 0.6
@@ -83,8 +83,8 @@ def localise(context: ToolContext, baseline: Baseline) -> Localisation:
     sources: dict[str, ModuleSource] = {}
     for path in list(signals):
         try:
-            sources[path] = ModuleSource(path, context.workspace.resolve(path).read_bytes())
-        except (UnreadableSource, ToolError, OSError) as error:
+            sources[path] = ModuleSource(path, context.workspace.read(path))
+        except (UnreadableSource, ToolError) as error:
             notes.append(f"left out: {error}")
             del signals[path]
     locations: list[Location] = []

@@ -192,9 +192,9 @@ def _literals(context: ToolContext, baseline: Baseline) -> frozenset[str]:
     for case in baseline.failing:
         name = case.id.rpartition("::")[2].partition("[")[0].rpartition(".")[2]
         try:
-            text = context.workspace.resolve(case.path).read_text(encoding="utf-8", errors="replace")
+            text = context.workspace.read(case.path).decode("utf-8", "replace")
             tree = ast.parse(text)
-        except (ToolError, OSError, SyntaxError, ValueError):
+        except (ToolError, SyntaxError, ValueError):
             continue  # no source, no constants to beware of
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ...sandbox.base.errors import ToolError
-from ...sandbox.base.files import atomic_write
 from ...sandbox.workspace import Workspace
+from ...sandbox.workspace.names import is_test_path
 from .candidates import Candidate
 from .source import ModuleSource
 
@@ -24,18 +24,23 @@ def applied(workspace: Workspace, source: ModuleSource, candidate: Candidate) ->
 
     Both writes are synchronous, so a cancelled task can never leave between them.
     """
-    path = workspace.resolve(candidate.path)
-    before = path.read_bytes()
-    atomic_write(path, source.encode(candidate.text(source)))
+    before = workspace.read(candidate.path)
+    keep(workspace, source, candidate)
     try:
         yield
     finally:
-        atomic_write(path, before)
+        workspace.write(candidate.path, before)
 
 
 def keep(workspace: Workspace, source: ModuleSource, candidate: Candidate) -> None:
-    """Writes the candidate for good."""
-    atomic_write(workspace.resolve(candidate.path), source.encode(candidate.text(source)))
+    """Writes the candidate for good.
+
+    Raises:
+        TestFileTouched: it would edit a test.
+    """
+    if is_test_path(candidate.path):
+        raise TestFileTouched(f"{candidate.path} is a test, and repair never edits tests")
+    workspace.write(candidate.path, source.encode(candidate.text(source)))
 
 
 def encodable(source: ModuleSource, candidate: Candidate) -> bool:
