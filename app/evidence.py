@@ -39,11 +39,15 @@ class EvidenceLedger:
 
     def __init__(self, listeners: Iterable[Callable[[EvidenceRow], None]] = ()) -> None:
         self._rows: list[EvidenceRow] = []
-        self._listeners = tuple(listeners)
+        self._listeners = list(listeners)
 
     @property
     def rows(self) -> tuple[EvidenceRow, ...]:
         return tuple(self._rows)
+
+    def listen(self, listener: Callable[[EvidenceRow], None]) -> None:
+        """Later rows also go to this listener."""
+        self._listeners.append(listener)
 
     def next_number(self) -> int:
         return len(self._rows) + 1

@@ -153,7 +153,17 @@ def main() -> int:
                     if line[:1] in "+-" and not line.startswith(("+++", "---"))
                 ]  # fmt: skip
                 tried = result.get("search", {}).get("candidates_tried", "?")
-                rows.append((project.requirement, bug.kind, result["status"], f"{took:.0f}", str(tried), " / ".join(x.strip() for x in changed) or result["message"], same))
+                rows.append(
+                    (
+                        project.requirement,
+                        bug.kind,
+                        result["status"],
+                        f"{took:.0f}",
+                        str(tried),
+                        " / ".join(x.strip() for x in changed) or result["message"],
+                        same,
+                    )
+                )
                 (root / bug.path).write_text(original, encoding="utf-8")
                 git(root, "commit", "--quiet", "--all", "--message", "Without the bug")
                 print(*rows[-1], sep=" | ", flush=True)

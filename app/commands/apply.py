@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-_repo = click.option("--repo", type=click.Path(path_type=Path), default=Path(), help="The repository (default: here).")
+_repo = click.option(
+    "--repo", type=click.Path(path_type=Path), default=Path(), help="The repository (default: here)."
+)
 
 
 @click.command("apply", short_help="Apply the last verified patch to your working tree.")

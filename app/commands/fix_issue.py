@@ -19,15 +19,25 @@ def _duration(_: click.Context, __: click.Parameter, value: str) -> float:
 
 
 @click.command("fix-issue", short_help="Issue and repository in; verified patch and evidence out.")
-@click.option("--repo", type=click.Path(path_type=Path), default=Path(), help="The repository (default: here).")
+@click.option(
+    "--repo", type=click.Path(path_type=Path), default=Path(), help="The repository (default: here)."
+)
 @click.option("--commit", "commit", metavar="REV", help="Start from this commit instead of the working tree.")
 @click.option("--branch", metavar="NAME", help="Start from the head of this branch.")
-@click.option("--issue", metavar="TEXT|FILE|-|URL", help="The issue: text, a file, standard input, a GitHub issue.")
-@click.option("--log", type=click.Path(path_type=Path), help="A failing CI log to read tests and traces from.")
-@click.option("--tests", multiple=True, metavar="IDS|COMMAND", help="Test ids (repeatable), or one shell command.")
+@click.option(
+    "--issue", metavar="TEXT|FILE|-|URL", help="The issue: text, a file, standard input, a GitHub issue."
+)
+@click.option(
+    "--log", type=click.Path(path_type=Path), help="A failing CI log to read tests and traces from."
+)
+@click.option(
+    "--tests", multiple=True, metavar="IDS|COMMAND", help="Test ids (repeatable), or one shell command."
+)
 @click.option("--python", metavar="PATH", help="Interpreter that runs the project's tests.")
 @click.option("--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile).")
-@click.option("--model", default="embedded", show_default=True, help="embedded, openai:NAME, vllm:NAME@URL, ...")
+@click.option(
+    "--model", default="embedded", show_default=True, help="embedded, openai:NAME, vllm:NAME@URL, ..."
+)
 @click.option("--effort", type=click.Choice(["low", "high", "max"]), default="high", show_default=True)
 @click.option(
     "--sandbox",
@@ -39,7 +49,9 @@ def _duration(_: click.Context, __: click.Parameter, value: str) -> float:
 @click.option("--image", help="Container image for the docker sandbox.")
 @click.option("--network", is_flag=True, help="Let the sandbox reach the network.")
 @click.option("--no-build", is_flag=True, help="Never build images or environments.")
-@click.option("--max-time", default="30m", show_default=True, callback=_duration, help="For example 90s, 15m, 2h.")
+@click.option(
+    "--max-time", default="30m", show_default=True, callback=_duration, help="For example 90s, 15m, 2h."
+)
 @click.option("--max-steps", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--output", type=click.Path(path_type=Path), help="Folder for result.json and patch.diff.")

@@ -32,7 +32,10 @@ def remember_result(repository: Path, output: Path) -> None:
     """Makes this result the one that `whimbrel apply` takes; keeps what `undo` needs."""
     known = _load(repository)
     record = LastResult(
-        str(repository), str(output), known.applied_patch if known else None, known.applied_at if known else ""
+        str(repository),
+        str(output),
+        known.applied_patch if known else None,
+        known.applied_at if known else "",
     )
     _save(record)
 
@@ -117,7 +120,9 @@ def _read_result(folder: Path) -> dict[str, Any]:
     try:
         return json.loads((folder / "result.json").read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UsageError(f"there is no result.json in {folder}", hint="give the --output folder of a run") from error
+        raise UsageError(
+            f"there is no result.json in {folder}", hint="give the --output folder of a run"
+        ) from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder / 'result.json'} cannot be read: {error}") from error
 
@@ -129,7 +134,10 @@ def _records() -> Path:
 
 
 def _record_path(repository: Path) -> Path:
-    return _records() / f"{hashlib.sha256(str(repository).encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.json"
+    return (
+        _records()
+        / f"{hashlib.sha256(str(repository).encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.json"
+    )
 
 
 def _load(repository: Path) -> LastResult | None:
@@ -140,7 +148,8 @@ def _load(repository: Path) -> LastResult | None:
         return None
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(
-            f"the record {_record_path(repository)} is damaged", hint="delete it; results themselves are unharmed"
+            f"the record {_record_path(repository)} is damaged",
+            hint="delete it; results themselves are unharmed",
         ) from error
 
 

@@ -63,6 +63,29 @@ def read_issue(argument: str | None) -> Issue:
     return Issue(_decode(argument.encode("utf-8", "replace"), "--issue"), "text")
 
 
+MAX_LOG_BYTES = 64 << 20
+
+
+def read_log(path: Path | None) -> str:
+    """The text of ``--log``, or empty.
+
+    Raises:
+        UsageError: unreadable, or larger than ``MAX_LOG_BYTES``.
+    """
+    if path is None:
+        return ""
+    try:
+        with path.expanduser().open("rb") as stream:
+            data = stream.read(MAX_LOG_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read --log {path}: {error.strerror}", hint="check the path") from error
+    if len(data) > MAX_LOG_BYTES:
+        raise UsageError(
+            f"--log {path} is larger than {MAX_LOG_BYTES >> 20} MiB", hint="give the failing job's part"
+        )
+    return data.decode("utf-8", "replace")
+
+
 def _decode(data: bytes, origin: str) -> str:
     if len(data) > MAX_ISSUE_BYTES:
         raise UsageError(
@@ -97,7 +120,9 @@ def _from_github(owner: str, repo: str, number: int) -> Issue:
                 comments = page.json()
     except httpx.HTTPStatusError as error:
         code = error.response.status_code
-        hint = "set GITHUB_TOKEN for private repositories or rate limits" if code in (401, 403, 404, 429) else ""
+        hint = (
+            "set GITHUB_TOKEN for private repositories or rate limits" if code in (401, 403, 404, 429) else ""
+        )
         raise UsageError(f"{name} could not be read: HTTP {code}", hint=hint) from error
     except (httpx.HTTPError, ValueError) as error:
         raise UsageError(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..repo.environment import diagnose
-from ..repo.testing import TestRun
 from ..repo.testing.report import Outcome
+from ..repo.testing.runner import TestRun
 from .stage import Stage
 
 MAX_FLAKY_CHECKS = 25
@@ -33,9 +33,7 @@ class Reproduction:
         return bool(self.targets or self.target_files)
 
 
-async def reproduce(
-    stage: Stage, wanted: Sequence[str], tell: Callable[[str, str], None]
-) -> Reproduction:
+async def reproduce(stage: Stage, wanted: Sequence[str], tell: Callable[[str, str], None]) -> Reproduction:
     """Runs the whole suite on the start tree.
 
     Args:
@@ -50,7 +48,7 @@ async def reproduce(
     if litter:
         tell("info", f"the tests rewrite {len(litter)} file(s) of the repository; kept out of the patch: "
              + ", ".join(litter[:3]))  # fmt: skip
-    broken = await diagnose(before, stage.workspace, stage.environment)
+    broken = diagnose(before, stage.workspace, stage.environment)
     if broken is not None:
         raise broken
     report = before.report

@@ -56,6 +56,8 @@ class FixResult:
     timings_s: dict[str, float] = field(default_factory=dict[str, float])
     started_at: str = ""
     applied: bool = False
+    output: str = ""
+    """Folder of the result files."""
     notes: list[str] = field(default_factory=list[str])
 
     def end_with(self, error: WhimbrelError) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import shlex
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...sandbox.base.errors import WhimbrelError
-from ...sandbox.protocol import NetworkPolicy, Sandbox, SandboxSpec
+from ...sandbox.protocol import NetworkPolicy, RunHandle, Sandbox, SandboxSpec
 from ...sandbox.select import Choice, choose_kind, make_sandbox, workspace_owner
 from ...sandbox.workspace import Workspace, find_repository
 from ..evidence import EvidenceLedger
@@ -16,15 +18,22 @@ from ..repo.environment import (
     ProjectEnvironment,
     Recipe,
     build_outputs,
-    find_recipe,
+    load_configuration,
+    make_mount_points,
     plan_environment,
     start_services,
+    stop_services,
     verify_environment,
 )
-from ..repo.testing import TestRunner, choose_adapter
+from ..repo.testing.adapters import TestAdapter, adapter_for_command, detect_adapter
+from ..repo.testing.place import inside_mount
+from ..repo.testing.runner import TestRunner
 from ..trust import is_trusted, remember_trust
 from .options import FixOptions
 from .rundir import RunDirectory, sweep_dead_runs
+
+ISOLATING = ("docker", "bwrap")
+OBJECTS_INSIDE = "/opt/whimbrel/objects"
 
 Tell = Callable[[str, str], None]
 """Receives (kind, text): kind is info, warning or progress."""
@@ -40,17 +49,21 @@ class Stage:
     environment: ProjectEnvironment
     sandbox: Sandbox
     tests: TestRunner
+    selection: tuple[str, ...] = ()
+    """Tests the person asked for; empty = all."""
+    services: tuple[RunHandle, ...] = ()
 
     async def close(self) -> None:
         try:
-            await self.sandbox.stop()
+            await stop_services(self.services)
         finally:
-            await self.workspace.destroy()
+            try:
+                await self.sandbox.stop()
+            finally:
+                await self.workspace.destroy()
 
 
-async def set_the_stage(
-    options: FixOptions, run: RunDirectory, ledger: EvidenceLedger, tell: Tell
-) -> Stage:
+async def set_the_stage(options: FixOptions, run: RunDirectory, ledger: EvidenceLedger, tell: Tell) -> Stage:
     """Builds the stage from the weakest dependency to the strongest.
 
     Raises:
@@ -59,10 +72,10 @@ async def set_the_stage(
     for swept in sweep_dead_runs():
         tell("info", f"removed the leftover working copy of an interrupted run ({swept})")
     repository = await find_repository(options.repository)
-    recipe = await _trusted_recipe(repository, options.trust, tell)
+    recipe = _trusted_recipe(repository, options.trust, tell)
     choice = await choose_kind(
         options.sandbox,
-        image=options.image or (recipe.image if recipe else None),
+        image=options.image,
         allow_build=options.allow_build,
         report=lambda text: tell("progress", text),
     )
@@ -74,7 +87,7 @@ async def set_the_stage(
         revision=options.revision,
         owner=workspace_owner(choice.kind),
         extra_paths=build_outputs(repository),
-        objects_inside=None if choice.kind in ("host", "outer") else "/opt/whimbrel/objects",
+        objects_inside=OBJECTS_INSIDE if choice.kind in ISOLATING else None,
     )
     try:
         for note in workspace.base.notes:
@@ -103,24 +116,27 @@ async def _with_workspace(
         recipe=recipe,
         allow_build=options.allow_build,
         report=lambda text: tell("progress", text),
+        trusted=options.trust or recipe is not None,
+        image=options.image,
     )
     if environment.image and choice.kind == "docker":
         choice = replace(choice, image=environment.image)
-    isolating = choice.kind in ("docker", "bwrap")
-    workdir = str(repository) if isolating else str(workspace.root)
+    workdir = str(repository) if choice.kind in ISOLATING else str(workspace.root)
     environment = environment.at(workdir)
+    make_mount_points(environment, workspace.root, workdir)
+    helpers = (inside_mount(),) if choice.kind in ISOLATING else ()
     spec = SandboxSpec(
         workspace=workspace.root,
         workdir=workdir,
         state_dir=run.logs,
         run_id=run.run_id,
-        mounts=(*workspace.mounts(), *environment.mounts, *TestRunner.mounts()),
-        env=_project_env(recipe),
+        mounts=(*workspace.mounts(), *environment.mounts, *helpers),
         network=NetworkPolicy.ALLOW if options.network or (recipe and recipe.network) else NetworkPolicy.NONE,
         image=choice.image,
     )
     sandbox = make_sandbox(choice, spec, workspace)
     await sandbox.start()
+    services: tuple[RunHandle, ...] = ()
     try:
         for warning in sandbox.describe().warnings:
             tell("warning", warning)
@@ -128,34 +144,58 @@ async def _with_workspace(
             tell("info", note)
         environment = await verify_environment(environment, sandbox, workspace)
         if recipe is not None:
-            await start_services(recipe, environment, sandbox)
-        adapter = choose_adapter(workspace.root, options.tests, recipe.test if recipe else (), environment)
-        timeouts = _timeouts(recipe, options.max_time_s)
-        tests = TestRunner(adapter, sandbox, environment, ledger, workspace, **timeouts)
+            services = await start_services(recipe, environment, sandbox)
+        adapter, selection = choose_adapter(workspace.root, options.tests, recipe)
+        tests = TestRunner(
+            adapter, sandbox, environment, ledger, workspace, **_timeouts(recipe, options.max_time_s)
+        )
     except BaseException:
+        await stop_services(services)
         await sandbox.stop()
         raise
-    return Stage(repository, workspace, choice, environment, sandbox, tests)
+    return Stage(repository, workspace, choice, environment, sandbox, tests, selection, services)
 
 
-async def _trusted_recipe(repository: Path, trust: bool, tell: Tell) -> Recipe | None:
-    recipe = find_recipe(repository)
-    if recipe is None:
+def choose_adapter(
+    root: Path, tests: tuple[str, ...], recipe: Recipe | None
+) -> tuple[TestAdapter, tuple[str, ...]]:
+    """The adapter and the tests asked for.
+
+    ``--tests`` holds ids, files or folders of tests, or one shell command; a recipe's test
+    command comes next; otherwise the repository decides.
+    """
+    if len(tests) == 1 and is_command(tests[0], root):
+        return adapter_for_command(tests[0]), ()
+    if recipe and recipe.test:
+        return adapter_for_command(shlex.join(recipe.test)), tests
+    return detect_adapter(root)[0], tests
+
+
+def is_command(text: str, root: Path) -> bool:
+    """Whether a ``--tests`` value is a shell command rather than the id, file or folder of a test.
+
+    Ids may hold spaces (``test_x.py::test_y[a b]``), so it is the first word that decides.
+    """
+    first = text.split()[0] if text.split() else ""
+    if "::" in first or (root / first).exists():
+        return first != text and "::" not in first and not (root / text).exists()
+    return " " in text.strip() or shutil.which(first) is not None
+
+
+def _trusted_recipe(repository: Path, trust: bool, tell: Tell) -> Recipe | None:
+    configuration = load_configuration(repository)
+    if not configuration.found:
         return None
     if trust:
         try:
             remember_trust(repository)
         except WhimbrelError as error:
             tell("warning", f"trust holds for this run only: {error.one_line()}")
-        return recipe
+        return configuration.recipe
     if is_trusted(repository):
-        return recipe
-    tell("warning", f"{recipe.source} configures how tests run here; it is ignored without --trust")
+        return configuration.recipe
+    tell("warning", configuration.ignored_note())
     return None
-
-
-def _project_env(recipe: Recipe | None) -> Mapping[str, str]:
-    return dict(recipe.env) if recipe else {}
 
 
 def _timeouts(recipe: Recipe | None, max_time_s: float) -> dict[str, float]:

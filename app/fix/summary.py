@@ -45,7 +45,11 @@ def summary_lines(result: Mapping[str, Any]) -> list[str]:
         lines.append("Tests")
         for title, run in (("before", before), ("after", after)):
             if run:
-                lines.append(f"  {title}: {run.get('summary', '')}  [rows {_rows(run)}]  $ {run.get('command', '')}"[:200])
+                lines.append(
+                    f"  {title}: {run.get('summary', '')}  [rows {_rows(run)}]  $ {run.get('command', '')}"[
+                        :200
+                    ]
+                )
     if result.get("test_files_changed"):
         lines.append("  !! the patch changes test files: " + ", ".join(result["test_files_changed"]))
     if result.get("notes"):
@@ -62,7 +66,10 @@ def summary_lines(result: Mapping[str, Any]) -> list[str]:
     if result.get("output"):
         lines.append(f"  details: {result['output']}/result.json")
     if status == "fixed" and not result.get("applied"):
-        lines.append("  your files are unchanged; to apply the patch: whimbrel apply --repo " + str(result.get("repository")))
+        lines.append(
+            "  your files are unchanged; to apply the patch: whimbrel apply --repo "
+            + str(result.get("repository"))
+        )
     return lines
 
 

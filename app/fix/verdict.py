@@ -58,14 +58,20 @@ def judge(
         )
     if lost:
         shown = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
-        return Verdict(False, f"{len(lost)} tests that passed before do not pass now: {shown}", (), tuple(lost))
+        return Verdict(
+            False, f"{len(lost)} tests that passed before do not pass now: {shown}", (), tuple(lost)
+        )
     if not after.complete:
         return Verdict(False, "the run after the patch was cut short, so it proves nothing")
     new_bad = sorted(
         case.id
         for case in after.cases
-        if case.outcome in (Outcome.CRASHED, Outcome.TIMEOUT) and case.id not in flaky and case.id not in before.by_id()
+        if case.outcome in (Outcome.CRASHED, Outcome.TIMEOUT)
+        and case.id not in flaky
+        and case.id not in before.by_id()
     )
     if new_bad:
         return Verdict(False, "tests that did not exist before crash or hang", tuple(new_bad))
-    return Verdict(True, f"{len(targets) + len(target_files)} target(s) pass, nothing that passed before fails")
+    return Verdict(
+        True, f"{len(targets) + len(target_files)} target(s) pass, nothing that passed before fails"
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...sandbox.workspace import ChangedFile
-from ..repo.testing import TestRun
+from ..repo.testing.runner import TestRun
 from .reproduce import Reproduction
 from .stage import Stage
 from .verdict import Verdict, judge
@@ -27,9 +27,7 @@ class Verification:
     flaky: tuple[str, ...] = ()
 
 
-async def verify(
-    stage: Stage, reproduction: Reproduction, tell: Callable[[str, str], None]
-) -> Verification:
+async def verify(stage: Stage, reproduction: Reproduction, tell: Callable[[str, str], None]) -> Verification:
     """Runs the targets, then the whole suite, in fresh processes on the end tree.
 
     Test files that existed at the start are put back for these runs: a change that
@@ -48,7 +46,10 @@ async def verify(
         return Verification(Verdict(False, reason), patch, end, files, test_files)
     edited = [change.path for change in files if change.is_test and change.status != "A"]
     if edited:
-        tell("warning", "the patch changes existing test files; they are put back for the proof: " + ", ".join(edited))
+        tell(
+            "warning",
+            "the patch changes existing test files; they are put back for the proof: " + ", ".join(edited),
+        )
         await workspace.restore_paths(start, edited)
     try:
         return await _run_and_judge(stage, reproduction, patch, end, files, test_files)
@@ -69,13 +70,19 @@ async def _run_and_judge(
     passing = targets_run.report.passing_ids()
     still = tuple(test for test in reproduction.targets if test not in passing)
     if still:
-        verdict = Verdict(False, f"{len(still)} of {len(reproduction.targets)} target tests still do not pass", still)
+        verdict = Verdict(
+            False, f"{len(still)} of {len(reproduction.targets)} target tests still do not pass", still
+        )
         return Verification(verdict, patch, end, files, test_files, targets_run)
     suite_run = await stage.tests.run(purpose="verification: whole suite")
     flaky = set(reproduction.flaky)
     before = reproduction.before.report
     verdict = judge(
-        before, suite_run.report, targets=reproduction.targets, target_files=reproduction.target_files, flaky=flaky
+        before,
+        suite_run.report,
+        targets=reproduction.targets,
+        target_files=reproduction.target_files,
+        flaky=flaky,
     )
     if verdict.regressions and len(verdict.regressions) <= 25:
         # A test that fails once after the patch may be flaky; it counts as lost only when it fails again alone.
@@ -90,5 +97,12 @@ async def _run_and_judge(
     if verdict.fixed and not await stage.workspace.patch_applies(patch):
         verdict = Verdict(False, "the patch does not apply to a clean checkout of the start tree")
     return Verification(
-        verdict, patch, end, files, test_files, targets_run, suite_run, tuple(sorted(flaky - set(reproduction.flaky)))
+        verdict,
+        patch,
+        end,
+        files,
+        test_files,
+        targets_run,
+        suite_run,
+        tuple(sorted(flaky - set(reproduction.flaky))),
     )

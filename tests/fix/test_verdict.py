@@ -8,7 +8,9 @@ from whimbrel.app.repo.testing.report import CollectionError, Outcome, TestCase,
 
 def report(*errors: str, complete: bool = True, **outcomes: Outcome) -> TestReport:
     cases = tuple(TestCase(id=name, outcome=outcome, path="t.py") for name, outcome in outcomes.items())
-    return TestReport(cases, tuple(CollectionError(path, "ImportError", "x") for path in errors), complete=complete)
+    return TestReport(
+        cases, tuple(CollectionError(path, "ImportError", "x") for path in errors), complete=complete
+    )
 
 
 P, F, S = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED

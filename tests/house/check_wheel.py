@@ -17,14 +17,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_MB = 150
-MUST_SHIP = ("whimbrel/__init__.py", "whimbrel/app/cli.py", "whimbrel/app/tools/read.md", "whimbrel/sandbox/protocol.py")
+MUST_SHIP = (
+    "whimbrel/__init__.py",
+    "whimbrel/app/cli.py",
+    "whimbrel/app/tools/read.md",
+    "whimbrel/sandbox/protocol.py",
+)
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         subprocess.run(
-            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", work, ROOT], check=True
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", work, ROOT],
+            check=True,
         )
         (wheel,) = work.glob("whimbrel-*.whl")
         names = set(zipfile.ZipFile(wheel).namelist())
@@ -52,7 +58,9 @@ def main() -> int:
             "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True);"
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
         )
-        peak = subprocess.run([sys.executable, "-c", probe, *command], check=True, capture_output=True, text=True)
+        peak = subprocess.run(
+            [sys.executable, "-c", probe, *command], check=True, capture_output=True, text=True
+        )
         # An import check of the installed package outside the checkout: nothing may come from the source tree.
         subprocess.run(
             [work / "env/bin/python", "-c", "import whimbrel.app.commands.fix_issue, whimbrel.engine.chat"],

@@ -53,7 +53,9 @@ def test_a_repository_with_its_own_app_and_engine_does_not_collide(tmp_path: Pat
         (tmp_path / name / "__init__.py").write_text("raise RuntimeError('the wrong package was imported')\n")
     answer = _run(sys.executable, "-m", "whimbrel.app.cli", "--version", cwd=tmp_path, PYTHONPATH=".")
     assert (answer.returncode, answer.stdout.split()[0]) == (0, "whimbrel"), answer.stderr
-    answer = _run(sys.executable, "-m", "whimbrel.app.cli", "fix-issue", "--help", cwd=tmp_path, PYTHONPATH=".")
+    answer = _run(
+        sys.executable, "-m", "whimbrel.app.cli", "fix-issue", "--help", cwd=tmp_path, PYTHONPATH="."
+    )
     assert answer.returncode == 0, answer.stderr
 
 

@@ -1,0 +1,261 @@
+"""The main job, in one sitting: stage, reproduce, work, verify, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from ...sandbox.base.errors import (
+    BudgetExceeded,
+    NotFixed,
+    NothingToFix,
+    PermissionDenied,
+    UsageError,
+    WhimbrelError,
+)
+from ..agent.loop import AgentOutcome
+from ..evidence import EvidenceLedger
+from ..repo.cilog import read_ci_log
+from ..repo.testing.report import summary_line
+from ..repo.testing.runner import TestRun
+from .events import JobEvent, Listener
+from .intake import Issue, read_issue, read_log
+from .options import FixOptions
+from .reproduce import Reproduction, reproduce
+from .result import FixResult
+from .rundir import RunDirectory
+from .stage import Stage, set_the_stage
+from .verify import Verification, verify
+from .work import AttemptLog, do_the_work
+
+
+class FixJob:
+    """One run. ``result`` is truthful at every moment, so it can be written whenever the run ends."""
+
+    def __init__(self, options: FixOptions, run: RunDirectory, listener: Listener) -> None:
+        self.options = options
+        self.run_directory = run
+        self.result = FixResult(
+            run_id=run.run_id, model=options.model, effort=options.effort, seed=options.seed,
+            started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        )  # fmt: skip
+        self.attempts = AttemptLog()
+        self.ledger = EvidenceLedger()
+        self._listener = listener
+        self._deadline = time.monotonic() + options.max_time_s
+
+    async def run(self) -> None:
+        """Does it all; ``result`` says how it ended.
+
+        Raises:
+            WhimbrelError: what ended the run early; the result already carries it.
+            asyncio.CancelledError: after everything running was ended.
+        """
+        stage: Stage | None = None
+        try:
+            issue = read_issue(self.options.issue)
+            log = read_log(self.options.log)
+            with self._phase("set_up", "Set up"):
+                stage = await set_the_stage(self.options, self.run_directory, self.ledger, self._tell)
+                self._describe(stage)
+            with self._phase("reproduce", "Reproduce"):
+                stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
+                reproduction = await reproduce(stage, self._wanted(stage, log), self._tell)
+                self._before(reproduction)
+            if not reproduction.failing and not issue.text:
+                raise NothingToFix(
+                    "all tests pass and no issue was given", hint="describe the problem with --issue"
+                )
+            with self._phase("work", "Work"):
+                outcome = await self._work(stage, reproduction, issue, log)
+            with self._phase("verify", "Verify"):
+                stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
+                verification = await verify(stage, reproduction, self._tell)
+                self._after(verification)
+            self._conclude(outcome, reproduction, verification)
+        except WhimbrelError as error:
+            self.result.end_with(error)
+            raise
+        finally:
+            self.result.evidence = [row.to_json() for row in self.ledger.rows]
+            self.attempts.into(self.result)
+            if stage is not None:
+                for note in stage.workspace.notes:
+                    self.result.note(note)
+                await stage.close()
+
+    async def _work(self, stage: Stage, reproduction: Reproduction, issue: Issue, log: str) -> AgentOutcome:
+        outcome, session_id = await do_the_work(
+            self.options, stage, reproduction, self.ledger, self.attempts,
+            issue=issue, log=log, deadline=self._deadline, run=self.run_directory,
+            emit=self._listener, tell=self._tell, on_session=self._session,
+        )  # fmt: skip
+        self.result.session_id = session_id
+        self.result.claimed = outcome.final_text
+        self.result.steps = outcome.steps
+        self.result.usage = outcome.usage.model_dump()
+        if time.monotonic() > self._deadline:
+            diff = await stage.workspace.diff()
+            if diff:
+                self.attempts.keep_diff(
+                    "final", diff.decode("utf-8", "surrogateescape"), "not verified: the time was over"
+                )
+        return outcome
+
+    def _conclude(self, outcome: AgentOutcome, reproduction: Reproduction, check: Verification) -> None:
+        """The verdict. A verified patch stands, whatever ended the model's part of the run."""
+        result = self.result
+        if check.verdict.fixed:
+            result.status, result.exit_code, result.message = "fixed", 0, check.verdict.reason
+            result.patch = check.patch.decode("utf-8", "surrogateescape")
+            result.explanation = self.attempts.explanation or outcome.final_text
+            if outcome.error is not None:
+                result.note(
+                    f"the model's run ended early ({outcome.error.one_line()}); the patch is verified all the same"
+                )
+            return
+        if check.patch:
+            self.attempts.keep_diff(
+                "final", check.patch.decode("utf-8", "surrogateescape"), check.verdict.reason
+            )
+        if outcome.error is not None:
+            raise outcome.error
+        if not reproduction.failing:
+            error = NotFixed(
+                "the issue led to no failing test, so nothing can be verified"
+                if not check.files
+                else "something was changed, but no failing test shows the problem, so nothing is verified",
+                hint="give a failing test with --tests or a CI log with --log",
+            )
+            status = "not_reproduced"
+        elif self.attempts.ambiguous and not check.files:
+            error = NotFixed(
+                "several patches pass all tests and the evidence cannot tell them apart",
+                hint="look at the attempts folder, or add a test that tells them apart",
+            )
+            status = "ambiguous"
+        else:
+            error = NotFixed(check.verdict.reason, hint="best attempts are in the attempts folder")
+            status = "denied" if outcome.denied and not check.files else "not_fixed"
+            if status == "denied":
+                raise PermissionDenied(f"the run needed something that is not allowed: {outcome.denied[0]}")
+        result.end_with(error)
+        result.status = status
+
+    # ------------------------------------------------------------------ filling the result
+
+    def _describe(self, stage: Stage) -> None:
+        result, base = self.result, stage.workspace.base
+        description = stage.sandbox.describe()
+        result.repository = str(stage.repository)
+        result.base_commit, result.base_tree = base.commit, base.tree
+        result.dirty, result.branch = base.dirty, base.branch
+        result.sandbox = {
+            "kind": description.kind,
+            "isolated": description.isolated,
+            "image": description.image,
+            "image_digest": description.image_digest,
+            "workdir": description.workdir,
+            "warnings": list(description.warnings),
+            "reasons": list(stage.choice.reasons),
+        }
+        environment = stage.environment
+        result.environment = {
+            "python": environment.python,
+            "version": ".".join(map(str, environment.version)),
+            "origin": environment.origin,
+            "notes": list(environment.notes),
+        }
+        self._tell(
+            "info",
+            f"sandbox {description.kind}{'' if description.isolated else ' (no isolation)'}, "
+            f"Python {result.environment['version']} from {environment.origin}, "
+            f"base {(base.commit or 'no commit')[:12]}{' + uncommitted changes' if base.dirty else ''}",
+        )
+
+    def _before(self, reproduction: Reproduction) -> None:
+        result = self.result
+        result.tests_before = _run_summary(reproduction.before)
+        result.target_tests = [*reproduction.targets, *reproduction.target_files]
+        result.flaky_tests = list(reproduction.flaky)
+        self._tell("info", f"before: {result.tests_before['summary']}")
+
+    def _after(self, check: Verification) -> None:
+        result = self.result
+        result.end_tree = check.end_tree
+        result.files = [{"path": f.path, "status": f.status, "is_test": f.is_test} for f in check.files]
+        result.test_files_changed = list(check.test_files_changed)
+        result.regressions = list(check.verdict.regressions)
+        result.flaky_tests += list(check.flaky)
+        run = check.suite_run or check.targets_run
+        if run is not None:
+            result.tests_after = _run_summary(run)
+            result.tests_after["ledger_rows"] = [
+                row.number
+                for each in (check.targets_run, check.suite_run)
+                if each is not None
+                for row in (each.rows or (each.row,))
+            ]
+            self._tell("info", f"after: {result.tests_after['summary']}")
+
+    def _time_left(self, limit: float) -> float:
+        """No test run may outlive the job's own limit."""
+        return max(1.0, min(limit, self._deadline - time.monotonic()))
+
+    def _session(self, session_id: str) -> None:
+        self.result.session_id = session_id
+
+    def _wanted(self, stage: Stage, log: str) -> tuple[str, ...]:
+        """Tests asked for by the person, else those the CI log names."""
+        if stage.selection or not log:
+            return stage.selection
+        seen = read_ci_log(log, _repository_files(stage))
+        found = (*seen.ids(), *seen.broken_files)
+        if not found:
+            self._tell("warning", "the log names no failing test; every failing test is a target")
+        return found
+
+    def _tell(self, kind: str, text: str) -> None:
+        if kind == "warning":
+            self.result.note(text)
+        self._listener(JobEvent(kind, text))
+
+    @contextmanager
+    def _phase(self, name: str, title: str) -> Generator[None]:
+        self._listener(JobEvent("phase", title, phase=name))
+        if time.monotonic() > self._deadline:
+            raise BudgetExceeded(
+                f"--max-time was over before the phase {title.lower()}", hint="raise --max-time"
+            )
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.result.timings_s[name] = round(time.monotonic() - begin, 3)
+
+
+def _run_summary(run: TestRun) -> dict[str, Any]:
+    counts = run.report.counts()
+    return {
+        "command": run.equivalent or " ".join(run.row.argv),
+        "exit_code": run.result.exit_code,
+        "counts": counts,
+        "summary": summary_line(counts),
+        "failing": [case.id for case in run.report.failing()][:200],
+        "ledger_rows": [row.number for row in (run.rows or (run.row,))],
+        "duration_s": round(run.result.duration_s, 3),
+    }
+
+
+def _repository_files(stage: Stage) -> list[str]:
+    root = stage.workspace.root
+    try:
+        return [
+            path.relative_to(root).as_posix()
+            for path in root.rglob("*.py")
+            if ".git" not in path.relative_to(root).parts
+        ]
+    except OSError as error:
+        raise UsageError(f"the working copy cannot be listed: {error.strerror}") from error

@@ -1,0 +1,198 @@
+"""The agent's part of the run: model, tools, limits, session; and the log of its attempts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ...engine.chat import Effort
+from ...engine.models import load_model
+from ...sandbox.base.errors import WhimbrelError
+from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
+from ..agent.limits import MaxSteps, MaxTime
+from ..agent.loop import Agent, AgentOutcome
+from ..agent.loop_guard import LoopGuard
+from ..agent.permissions import Permissions
+from ..agent.prompts import delimited, opening
+from ..evidence import EvidenceLedger, EvidenceRow
+from ..sessions import SessionStore
+from ..tools.base import ToolContext
+from ..tools.registry import default_tools
+from ..tools.run_tests import recall
+from .events import JobEvent, Listener
+from .intake import Issue
+from .options import FixOptions
+from .reproduce import Reproduction
+from .result import FixResult
+from .rundir import RunDirectory
+from .stage import Stage
+
+MAX_LOG_CHARS = 20_000
+"""Of a CI log shown to a model: its end, where runners put what failed."""
+
+
+@dataclass
+class AttemptLog:
+    """What was tried, for the result; filled from tool results' data, never from their text."""
+
+    located: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    attempts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    diffs: dict[str, str] = field(default_factory=dict[str, str])
+    search: dict[str, Any] = field(default_factory=dict[str, Any])
+    explanation: str = ""
+    ambiguous: bool = False
+
+    def see(self, event: ToolFinished) -> None:
+        data = cast("dict[str, Any]", event.data) if isinstance(event.data, dict) else {}
+        if event.name == "locate" and data.get("locations"):
+            self.located = list(data["locations"])[:20]
+        elif event.name == "repair" and data.get("status"):
+            self._see_repair(data)
+        elif event.name == "edit" and not event.is_error and data.get("path"):
+            self.attempts.append(
+                {
+                    "name": f"edit {len(self.attempts) + 1}",
+                    "summary": f"{data['path']} ({data.get('strategy', '')})",
+                }
+            )
+
+    def _see_repair(self, data: dict[str, Any]) -> None:
+        number = sum(1 for attempt in self.attempts if attempt["name"].startswith("search")) + 1
+        tried, generated = data.get("candidates_tried", 0), data.get("candidates_generated", 0)
+        ending = f", ended by the {data['limit']} limit" if data.get("limit") else ""
+        self.attempts.append(
+            {
+                "name": f"search {number}",
+                "summary": f"{tried} of {generated} candidates tried{ending}: {data['status']}",
+            }
+        )
+        self.search = {
+            "candidates_tried": tried,
+            "candidates_generated": generated,
+            "limit": data.get("limit"),
+            "phases": data.get("phases", {}),
+        }
+        self.ambiguous = data["status"] == "ambiguous"
+        patches = list(data.get("patches") or [])
+        if data["status"] == "fixed" and patches:
+            self.explanation = str(patches[0].get("explanation", ""))
+            patches = []
+        for index, patch in enumerate([*patches, *(data.get("alternatives") or [])], start=1):
+            name = f"search-{number}-{index:02d}"
+            self.keep_diff(
+                name, str(patch.get("diff", "")), f"{patch.get('family', '')}: {patch.get('explanation', '')}"
+            )
+
+    def keep_diff(self, name: str, diff: str, summary: str) -> None:
+        """An unverified diff for the attempts folder."""
+        self.diffs[name] = diff
+        self.attempts.append({"name": name, "summary": summary, "diff_file": f"attempts/{name}.diff"})
+
+    def into(self, result: FixResult) -> None:
+        result.located, result.attempts, result.search = self.located, self.attempts, self.search
+
+
+async def do_the_work(
+    options: FixOptions,
+    stage: Stage,
+    reproduction: Reproduction,
+    ledger: EvidenceLedger,
+    attempts: AttemptLog,
+    *,
+    issue: Issue,
+    log: str,
+    deadline: float,
+    run: RunDirectory,
+    emit: Listener,
+    tell: Callable[[str, str], None],
+    on_session: Callable[[str], None],
+) -> tuple[AgentOutcome, str]:
+    """Runs the agent on the stage; returns its outcome and the session's id."""
+    model = load_model(options.model)
+    store = SessionStore.open(notice=lambda text: tell("warning", text))
+    session = store.create(
+        title=(issue.text or "failing tests").strip().splitlines()[0][:120],
+        repository=str(stage.repository),
+        model=model.name,
+        on_problem=lambda text: tell("warning", text),
+    )
+    on_session(session.id)
+
+    def record(row: EvidenceRow) -> None:
+        session.evidence(row)
+
+    for row in ledger.rows:
+        record(row)
+    ledger.listen(record)
+    agent: Agent | None = None
+    try:
+        context = ToolContext(
+            workspace=stage.workspace,
+            sandbox=stage.sandbox,
+            tests=stage.tests,
+            ledger=ledger,
+            keep=session.keep,
+            fetch=session.fetch,
+            deadline=deadline,
+            seed=options.seed,
+            issue_text=issue.text,
+            target_tests=(*reproduction.targets, *reproduction.target_files),
+        )
+        await recall(context, reproduction.before, reproduction.flaky)
+        agent = Agent(
+            model,
+            default_tools(),
+            context,
+            session=session,
+            limits=[MaxSteps(options.max_steps), MaxTime(max(1.0, deadline - time.monotonic())), LoopGuard()],
+            permissions=Permissions.for_sandbox(stage.sandbox.describe()),
+            on_event=lambda event: _show(event, attempts, emit, tell),
+        )
+        messages = opening(
+            _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
+        )
+        outcome = await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
+        session.close(outcome.status)
+        return outcome, session.id
+    except WhimbrelError as error:
+        session.close(error.status)
+        raise
+    finally:
+        # Idempotent: a cancellation must not leave the session open either.
+        session.close(agent.outcome.status if agent and agent.outcome else "cancelled")
+        await model.close()
+        store.close()
+
+
+def _task(issue: Issue, log: str) -> str:
+    parts = [issue.text] if issue.text else []
+    if log:
+        parts.append("Failing CI log (its end):\n" + delimited(log[-MAX_LOG_CHARS:], "LOG"))
+    return "\n\n".join(parts)
+
+
+def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
+    environment = stage.environment
+    facts = [
+        f"tests run with {stage.tests.adapter.name}, Python {'.'.join(map(str, environment.version))}, "
+        f"at {stage.sandbox.spec.workdir}",
+    ]
+    if reproduction.flaky:
+        facts.append("flaky tests, of no interest: " + ", ".join(reproduction.flaky[:10]))
+    return facts
+
+
+def _show(event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callable[[str, str], None]) -> None:
+    if isinstance(event, ToolFinished):
+        attempts.see(event)
+    emit(JobEvent("agent", data=event.model_dump()))
+    if isinstance(event, ToolProgress):
+        tell("progress", event.text)
+    elif isinstance(event, ToolStarted):
+        tell("progress", event.name)
+    elif isinstance(event, StepStarted):
+        tell("progress", f"step {event.step}")
+    elif isinstance(event, Notice):
+        tell("warning" if event.level != "info" else "info", event.text)
