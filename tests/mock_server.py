@@ -96,7 +96,12 @@ def completion(
     calls = list(calls)
     for index, (call_id, name, arguments) in enumerate(calls):
         raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        head = {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+        head = {
+            "index": index,
+            "id": call_id,
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
         pieces.append(chunk({"tool_calls": [head]}))
         pieces += [
             chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]}) for part in _parts(raw)
@@ -165,7 +170,7 @@ class MockServer:
             return error(400, {"error": {"message": "the script has no more replies", "type": "script"}})
         return self._script[number]
 
-    def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - the inner class needs `self`
+    def _handler(server) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -178,7 +183,11 @@ class MockServer:
             def _play(self, reply: Reply) -> None:
                 self.close_connection = True
                 self.send_response(reply.status)
-                for name, value in {**reply.headers, "transfer-encoding": "chunked", "connection": "close"}.items():
+                for name, value in {
+                    **reply.headers,
+                    "transfer-encoding": "chunked",
+                    "connection": "close",
+                }.items():
                     self.send_header(name, value)
                 self.end_headers()
                 try:
