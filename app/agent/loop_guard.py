@@ -25,7 +25,7 @@ from .limits import Limit, RunState
 
 _HINT = "try a stronger model, or say more in the issue"
 
-_VOLATILE = re.compile(r"\d+(?:\.\d+)? ?(?:ms|s|seconds?)\b|(?<=row )\d+|blob:[0-9a-f]+")
+_VOLATILE = re.compile(r"\d+(?:\.\d+)? ?(?:ms|s|seconds?)\b|(?<=row )\d+|artifact:[0-9a-f]+")
 """What differs between two runs of the same command although nothing else does."""
 
 

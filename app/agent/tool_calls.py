@@ -167,7 +167,9 @@ class ToolCalls:
             trace = "".join(traceback.format_exception(error))
             handle = self._context.keep(trace.encode("utf-8", "backslashreplace"), "text/plain")
             line = f"{tool.name} failed unexpectedly: {type(error).__name__}: {error}"
-            self._emit(Notice(level="error", text=clean_text(f"{line} (traceback in {handle})")))
+            self._emit(
+                Notice(level="error", text=clean_text(f"{line} (traceback kept as artifact:{handle})"))
+            )
             return ToolResult(line, artifacts=(handle,), is_error=True)
 
     async def _denied(self, tool: Tool, call: Call) -> str:
@@ -202,7 +204,7 @@ class ToolCalls:
         if len(text) > MAX_RESULT_CHARACTERS:
             handle = self._context.keep(text.encode("utf-8"), "text/plain")
             half = MAX_RESULT_CHARACTERS // 2
-            gap = f"[... {len(text) - 2 * half} of {len(text)} characters not shown; all of it: {handle} ...]"
+            gap = f"[... {len(text) - 2 * half} of {len(text)} characters not shown; all of it: artifact:{handle} ...]"
             text, artifacts = f"{text[:half]}\n{gap}\n{text[-half:]}", (*artifacts, handle)
         part = ToolResultPart(
             call_id=call.part.id,

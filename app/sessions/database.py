@@ -81,8 +81,8 @@ def is_full(error: sqlite3.Error) -> bool:
 
 
 def read_blob(connection: sqlite3.Connection, handle: str) -> tuple[bytes, str]:
-    """Looks a handle (``blob:`` and at least 12 hex digits) up; raises KeyError."""
-    digits = handle.removeprefix("blob:")
+    """Looks a handle (the first 12 or more hex digits of the SHA-256) up; raises KeyError."""
+    digits = handle.removeprefix("artifact:")
     if len(digits) < 12 or not all(character in "0123456789abcdef" for character in digits):
         raise KeyError(handle)
     row = connection.execute(

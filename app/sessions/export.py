@@ -85,7 +85,7 @@ def _part_markdown(part: dict[str, Any]) -> str:
         return f"**Call `{_inline(part['name'])}`**\n\n{_fenced(part['arguments'], 'json')}"
     if kind == "tool_result":
         mark = "Error from" if part.get("is_error") else "Result of"
-        kept = "".join(f"\n\nComplete output: `{handle}`" for handle in part.get("artifacts", ()))
+        kept = "".join(f"\n\nComplete output: `artifact:{handle}`" for handle in part.get("artifacts", ()))
         return f"**{mark} `{_inline(part['name'])}`**\n\n{_fenced(part['text'])}{kept}"
     if kind == "image":
         return f"*Image, {_inline(part.get('media_type', ''))}*"

@@ -54,6 +54,7 @@ class SessionWriter:
         self._seq = last_seq
         self._row_written = last_seq > 0
         self._broken = False
+        self._closed = False
         self._spill: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
@@ -61,11 +62,15 @@ class SessionWriter:
         """Stores an event and returns its sequence number.
 
         ``payload`` is anything ``json.dumps`` takes. ``parent_seq`` is the event this
-        one follows (default: the one before it; None for the first).
+        one follows (default: the one before it; None for the first). After ``close``
+        nothing is stored any more.
         """
         # ASCII escapes carry newlines, control characters and lone surrogates through SQLite unharmed.
         text = json.dumps(redact_json(payload), ensure_ascii=True, separators=(",", ":"))
         with self._lock:
+            if self._closed:
+                self.dropped += 1
+                return self._seq
             self._seq += 1
             if parent_seq is None and self._seq > 1:
                 parent_seq = self._seq - 1
@@ -79,10 +84,13 @@ class SessionWriter:
         self.append("evidence", row.to_json())
 
     def keep(self, data: bytes, media: str) -> str:
-        """Stores a complete output and returns its handle; the same bytes give the same handle."""
+        """Stores a complete output and returns its handle; the same bytes give the same handle.
+
+        The model reads it back as ``artifact:HANDLE``.
+        """
         clean = redact_bytes(data)
         digest = hashlib.sha256(clean).hexdigest()
-        handle = f"blob:{digest[:HANDLE_DIGITS]}"
+        handle = digest[:HANDLE_DIGITS]
         values = (digest, media, len(clean), zlib.compress(clean, 6 if len(clean) < 1 << 20 else 1))
         with self._lock:
             if not self._write(
@@ -104,13 +112,14 @@ class SessionWriter:
     def close(self, status: str) -> None:
         """Records how the session ended and gives it free; idempotent."""
         with self._lock:
-            if self._row_written:
+            if self._row_written and not self._closed:
                 self._write(
                     lambda: self._connection.execute(
                         "UPDATE sessions SET status = ?, updated = ? WHERE id = ?",
                         (status, time.time(), self.id),
                     )
                 )
+            self._closed = True
             self._file_lock.release()
 
     def __enter__(self) -> SessionWriter:

@@ -85,7 +85,7 @@ class RunTestsTool:
         )
         handle = await _keep_log(context, run)
         artifacts = (handle,) if handle else ()
-        text = report_text(run, flaky) + (f"\nComplete output: {handle}" if handle else "")
+        text = report_text(run, flaky) + (f"\nComplete output: artifact:{handle}" if handle else "")
         result = ToolResult(text, report_data(run, flaky), artifacts)
         if run.report.complete:
             recorded[key] = _Recorded(result, run.row.number, outcomes)

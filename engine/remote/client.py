@@ -51,7 +51,7 @@ class RemoteModel:
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
         self._refused: set[str] = set()
-        # Without a key of its own a server gets none, and what identifies an OpenAI account goes to OpenAI only.
+        # A server without a key of its own gets none, and only OpenAI learns the OpenAI account.
         left_out = () if endpoint.is_openai else ("OpenAI-Organization", "OpenAI-Project")
         self._left_out = {
             name: openai.Omit() for name in (*left_out, *(() if endpoint.api_key else ("Authorization",)))

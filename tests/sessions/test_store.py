@@ -193,7 +193,7 @@ def test_blobs_are_stored_once_compressed_and_fetched_by_their_handle(tmp_path: 
     assert writer.fetch(handle) == output
     assert store.blob(handle) == (output, "text/plain")
     assert sum(path.stat().st_size for path in store.directory.iterdir()) < len(output) / 4
-    for wrong in ("blob:0123456789abcdef", "blob:", "../../etc/passwd", "blob:%"):
+    for wrong in ("0123456789abcdef", "", "../../etc/passwd", "%"):
         with pytest.raises(KeyError):
             writer.fetch(wrong)
 
@@ -359,3 +359,14 @@ def test_following_a_session_ends_with_it(tmp_path: Path) -> None:
     rest, _ = follower.communicate(timeout=30)
     assert "second" in rest and rest.count("# Session") == 0
     assert follower.returncode == 0
+
+
+def test_a_closed_session_takes_no_more_events_and_keeps_its_status(tmp_path: Path) -> None:
+    store = SessionStore.open(tmp_path)
+    writer = make(store)
+    writer.append("notice", {})
+    writer.close("fixed")
+    writer.append("notice", {"late": True})
+    writer.close("cancelled")
+    assert store.find(writer.id).status == "fixed"
+    assert len(list(store.events(writer.id))) == 1 and writer.dropped == 1
