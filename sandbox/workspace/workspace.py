@@ -154,6 +154,15 @@ class Workspace:
 
         return await self._serially(listed)
 
+    async def files(self) -> tuple[str, ...]:
+        """Tracked and new, not ignored files and links as they are now, sorted."""
+
+        def listed() -> tuple[str, ...]:
+            self._recorder.snapshot()
+            return tuple(sorted(self._store.entries()))
+
+        return await self._serially(listed)
+
     async def recorded(self, tree: str, path: str) -> bytes:
         """Content of one file in a recorded tree (line ends as git stores them).
 
