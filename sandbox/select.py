@@ -45,7 +45,8 @@ async def choose_kind(
 
     Args:
         requested: one of ``KINDS``.
-        image: the container image the person asked for, or None for the default one.
+        image: the container image the person asked for, or None for the default one; makes ``auto``
+            mean docker.
         allow_build: whether a missing image may be built now (minutes, needs the network).
         report: receives progress lines while an image is built.
 
@@ -149,6 +150,9 @@ async def _bwrap() -> Choice:
 
 
 async def _auto(image: str | None, allow_build: bool, report: Callable[[str], None]) -> Choice:
+    if image is not None:
+        # Only a container can be what the person asked for.
+        return await _docker(image, allow_build, report)
     refused: list[str] = []
     try:
         chosen = await _docker(image, allow_build, report)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-
 SANDBOX_UID = 61832
-"""Outside every range distributions hand out (system < 1000, people 1000-60000, systemd 61184-65519 dynamic)."""
+"""Above what distributions give to people (1000-60000). systemd may lend numbers from 61184 up to services
+with a dynamic user; one that got this number could reach nothing but the copies runs work on."""
 SANDBOX_GID = 61832
 
 

@@ -88,6 +88,7 @@ _CLONE = (56, 220)
 _UNSHARE = (272, 97)
 _IOCTL = (16, 29)
 _SOCKET = (41, 198)
+_PTRACE = (101, 117)
 
 
 def _step(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -137,6 +138,9 @@ def filter_program(machine: str | None = None) -> bytes | None:
     for request in (_TIOCSTI, _TIOCLINUX):
         body += [_step(_EQUAL, request, 0, 1), _fail(errno.EPERM)]
     program += _when_call(_IOCTL[column], [*body, allow])
+    # Process 1 is bubblewrap's reaper: a command that took it over could forge its own exit code.
+    body = [_argument(1), _step(_EQUAL, 1, 0, 1), _fail(errno.EPERM), allow]
+    program += _when_call(_PTRACE[column], body)
     body = [_argument(0)]
     for family in _FAMILIES:
         body += [_step(_EQUAL, family, 0, 1), allow]

@@ -76,7 +76,8 @@ async def test_deleted_files_that_are_held_open_count_as_disk_use(make_box: Make
     box = await make_box(limits=SandboxLimits(disk_bytes=64 * MIB))
     result = await box.py(
         "import os, time\nheld = []\nwhile True:\n"
-        "    f = open('x', 'wb'); os.unlink('x'); f.write(bytes(16 << 20)); f.flush(); held.append(f); time.sleep(0.05)"
+        "    f = open('x', 'wb'); os.unlink('x'); f.write(bytes(16 << 20)); f.flush()\n"
+        "    held.append(f); time.sleep(0.05)"
     )
     assert "grew beyond its limit" in result.note
 
@@ -90,9 +91,8 @@ async def test_one_huge_file_is_stopped_by_the_file_size_limit(make_box: MakeBox
 
 async def test_control_groups_disappear_with_the_sandbox(make_box: MakeBox) -> None:
     box = await make_box()
-    groups = [
-        path for path in Path("/sys/fs/cgroup").glob("**/whimbrel-*") if box.sandbox.spec.run_id in path.name
-    ]
+    run_id = box.sandbox.spec.run_id
+    groups = [path for path in Path("/sys/fs/cgroup").glob("**/whimbrel-*") if run_id in path.name]
     warned = any("control group" in line for line in box.sandbox.describe().warnings)
     assert groups or warned
     await box.sandbox.stop()

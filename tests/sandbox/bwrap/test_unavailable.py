@@ -121,7 +121,7 @@ open("/proc/sys/user/max_user_namespaces", "w").write("0")
 
 
 def test_where_the_kernel_really_refuses_namespaces_the_setting_is_named() -> None:
-    """In a user namespace of its own, whose limit of further ones is set to zero: the kernel's own refusal."""
+    """In a user namespace whose limit of further ones is zero: the kernel's own refusal."""
     child = subprocess.Popen(
         [sys.executable, "-c", WITHOUT_NAMESPACES + PROBE],
         stdin=subprocess.PIPE,
