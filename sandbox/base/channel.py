@@ -101,6 +101,7 @@ class ProcessChannel:
                 os.close(self._error_pipe)
                 self._error_pipe = -1
             self._popen.wait()
+            self._tree.close()
         return exit_status(self._popen.returncode)
 
     def _on_errors(self) -> None:

@@ -132,10 +132,11 @@ class TextFile:
             raise ToolError(f"{path} does not exist") from error
         except OSError as error:
             raise ToolError(f"{path} cannot be read: {error.strerror or error}") from error
+        details = os.fstat(descriptor)
+        if not stat.S_ISREG(details.st_mode):
+            os.close(descriptor)
+            raise ToolError(f"{path} is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
-            details = os.fstat(descriptor)
-            if not stat.S_ISREG(details.st_mode):
-                raise ToolError(f"{path} is not a regular file")
             data = file.read()
         return cls.from_bytes(path, data, mode=stat.S_IMODE(details.st_mode))
 

@@ -224,6 +224,7 @@ class _Invocation:
                 tree.kill_now()
                 popen.communicate()
             self._tree = None
+            tree.close()
         stderr = redact_url_secrets(stderr_bytes.decode("utf-8", "replace"))
         result = GitResult(stdout, stderr, exit_status(popen.wait()))
         if check and result.exit_code != 0:

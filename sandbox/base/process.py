@@ -26,7 +26,7 @@ from .output import CapturedOutput, OutputCapture
 from .render import FailingLine, failing_lines, render_output
 from .results import ExecResult
 from .spawn import spawn
-from .tree import ProcessTree
+from .tree import ProcessTree, end_all_trees
 
 __all__ = [
     "CapturedOutput",
@@ -239,6 +239,7 @@ class ProcessHandle:
             self._loop.remove_reader(self._pipe)
         os.close(self._pipe)
         self._popen.wait()
+        self._tree.close()
         self._capture.finish()
         self._over = True
         self._backlog_changed.set()
@@ -249,6 +250,7 @@ def end_all_processes() -> None:
     """SIGKILL, at once, to the trees of all commands still running (SIGTERM handlers, exit paths)."""
     for handle in list(_live):
         handle.kill_now()
+    end_all_trees()
 
 
 async def start_process(

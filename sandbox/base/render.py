@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from .results import ExecResult
 
 _FAILING = re.compile(
-    rb"\b(?:error|errors|fail|failed|failure|fatal|exception|assert|panic|panicked|abort|aborted|segfault"
+    rb"(?:error|exception)s?\b|\b(?:fail|failed|failure|failures|fatal|assert|panic|panicked|abort|aborted|segfault"
     rb"|undefined|denied|killed|cannot|unable)\b"
-    rb"|[A-Za-z]+(?:error|exception)\b|traceback \(|segmentation fault|core dumped|^e  +"
+    rb"|traceback \(|segmentation fault|core dumped|^e  +"
     rb"|not found|no such file",
     re.IGNORECASE,
 )

@@ -48,6 +48,7 @@ def spawn(
     become_subreaper()
     marker = ProcessTree.new_marker()
     marked = {**env, MARKER: marker}
+    tree = ProcessTree(marker)
     try:
         popen = subprocess.Popen(
             list(argv),
@@ -66,7 +67,8 @@ def spawn(
         raise _start_error(error, argv[0], Path(cwd)) from error
     except (ValueError, subprocess.SubprocessError) as error:
         raise ToolError(f"cannot start {argv[0]!r}: {error}") from error
-    return popen, ProcessTree(popen, marker)
+    tree.lead(popen)
+    return popen, tree
 
 
 def _start_error(error: OSError, program: str, cwd: Path) -> ToolError:

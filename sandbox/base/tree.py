@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,10 @@ MARKER = "WHIMBREL_PROCESS"
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_ROUNDS = 60
 
+_EXEC_PAUSES_S = (0.0005, 0.002)
+
 _subreaper_pid: int | None = None
+_live: weakref.WeakSet[ProcessTree] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -97,18 +101,24 @@ def _send(process: _Process, number: int) -> None:
 
 
 class ProcessTree:
-    """The processes of one command. ``popen`` must be its session leader and not yet reaped.
+    """The processes of one command, found by ``marker`` alone until ``lead`` names the session leader.
 
     Keep the leader unreaped (a zombie) until ``end`` has returned: as long as it exists
     the kernel gives its process group number to nobody else.
     """
 
-    def __init__(self, popen: subprocess.Popen[bytes], marker: str) -> None:
-        self._popen = popen
-        self._leader = popen.pid
+    def __init__(self, marker: str) -> None:
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._leader = 0
         self._marker = f"{MARKER}={marker}".encode()
-        self._started = time.monotonic()
         self._known: dict[int, int] = {}
+        # Before the command starts: a signal handler that ends everything must not miss it.
+        _live.add(self)
+
+    def lead(self, popen: subprocess.Popen[bytes]) -> None:
+        """Names the session leader."""
+        self._leader = popen.pid
+        self._popen = popen
 
     @staticmethod
     def new_marker() -> str:
@@ -121,16 +131,16 @@ class ProcessTree:
         for process in processes:
             children.setdefault(process.parent, []).append(process)
         own = os.getpid()
+        # A reaped leader's number may belong to a stranger by now.
+        leader = self._leader if self._popen is not None and self._popen.returncode is None else 0
         found: dict[int, _Process] = {}
         queue: list[_Process] = []
         for process in processes:
             if process.pid == own:
                 continue
-            adopted = process.parent in (own, 1) and process.pid != self._leader
+            adopted = process.parent in (own, 1) and process.pid != leader
             if (
-                process.pid == self._leader
-                or process.session == self._leader
-                or process.group == self._leader
+                (leader and leader in (process.pid, process.session, process.group))
                 or self._known.get(process.pid) == process.started
                 or (adopted and self._carries_marker(process.pid))
             ):
@@ -145,26 +155,34 @@ class ProcessTree:
         return [process for process in found.values() if process.state not in "ZX"]
 
     def _carries_marker(self, pid: int) -> bool:
-        try:
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            return False
-        return self._marker in environ.split(b"\0")
+        for pause in (*_EXEC_PAUSES_S, 0.0):
+            try:
+                environ = Path(f"/proc/{pid}/environ").read_bytes()
+            except OSError:
+                return False
+            if environ:
+                return self._marker in environ.split(b"\0")
+            # In the middle of exec a process shows an empty environment for a moment.
+            time.sleep(pause)
+        return False
 
     def signal(self, number: int) -> list[_Process]:
         """Signals every process of the tree once and returns those that were alive."""
         if not sys.platform.startswith("linux"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._leader, number)
+            self._signal_group(number)
             return []
         alive = self.survivors()
         # The group first and in one call: a process that forks meanwhile cannot slip through.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._leader, number)
+        self._signal_group(number)
         for process in alive:
             if process.group != self._leader:
                 _send(process, number)
         return alive
+
+    def _signal_group(self, number: int) -> None:
+        if self._popen is not None and self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._leader, number)
 
     def kill_now(self) -> None:
         """SIGKILL to the whole tree without awaiting anything (for signal handlers and exit paths)."""
@@ -198,6 +216,10 @@ class ProcessTree:
         self._reap_adopted()
         return count
 
+    def close(self) -> None:
+        """Says that the command is over and its leader reaped."""
+        _live.discard(self)
+
     def _reap_adopted(self) -> None:
         """Collects orphans of this command that were re-parented here; others' children are left alone."""
         for pid, started in self._known.items():
@@ -207,3 +229,9 @@ class ProcessTree:
             if row is not None and row.started == started and row.parent == os.getpid():
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
+
+
+def end_all_trees() -> None:
+    """SIGKILL, at once, to everything started and not yet over."""
+    for tree in list(_live):
+        tree.kill_now()
