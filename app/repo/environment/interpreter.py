@@ -24,14 +24,28 @@ from ....sandbox.base.process import base_environment, run_process
 
 OLDEST: Final = (3, 8)
 
+# The optional modules are imported for the shared libraries they bring in: the memory map
+# then names every file the interpreter needs, also outside its own prefix.
 _FACTS: Final = """
-import json, site, sys, sysconfig
+import importlib, json, os, site, sys, sysconfig
+for name in ("bz2", "ctypes", "lzma", "readline", "sqlite3", "ssl", "zlib"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+libraries = set()
+if os.path.exists("/proc/self/maps"):
+    with open("/proc/self/maps") as file:
+        for line in file:
+            path = line.rstrip().partition("/")[2]
+            if ".so" in path:
+                libraries.add("/" + path)
 print(json.dumps({
     "version": list(sys.version_info[:3]), "executable": sys.executable,
     "prefix": sys.prefix, "base_prefix": sys.base_prefix,
     "stdlib": sysconfig.get_path("stdlib"), "platstdlib": sysconfig.get_path("platstdlib"),
     "site": site.getsitepackages(), "user_site": site.getusersitepackages(),
-    "user_base": site.getuserbase(),
+    "user_base": site.getuserbase(), "libraries": sorted(libraries),
 }))
 """
 
@@ -64,6 +78,8 @@ class Interpreter:
     site_dirs: tuple[Path, ...]
     """Existing directories with installed distributions, own ones first."""
     is_venv: bool
+    libraries: tuple[Path, ...] = ()
+    """Shared libraries the base interpreter loads, its own extension modules included."""
     user_base: Path | None = None
     """Where ``pip install --user`` put distributions, when this interpreter sees them."""
 
@@ -277,6 +293,7 @@ def _from_base(path: Path, origin: str, facts: Mapping[str, Any]) -> Interpreter
         stdlib=_existing([facts["stdlib"], facts["platstdlib"]]),
         site_dirs=_existing(site_dirs),
         is_venv=False,
+        libraries=tuple(Path(str(entry)) for entry in facts["libraries"]),
         user_base=Path(str(facts["user_base"])) if has_user else None,
     )
 
@@ -310,6 +327,7 @@ async def _from_venv(
         stdlib=_existing([facts["stdlib"], facts["platstdlib"]]),
         site_dirs=_existing([*own, *(facts["site"] if sees_base else [])]),
         is_venv=True,
+        libraries=tuple(Path(str(entry)) for entry in facts["libraries"]),
     )
 
 

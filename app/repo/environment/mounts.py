@@ -45,6 +45,8 @@ class MountPlan:
             for directory in interpreter.site_dirs:
                 if directory.is_relative_to(interpreter.user_base):
                     self._add(directory)
+        for library in interpreter.libraries:
+            self._add_library(library)
         for hop in _hops(interpreter):
             self._add_hop(hop, interpreter.base_binary)
 
@@ -84,6 +86,13 @@ class MountPlan:
         for part in (interpreter.base_binary, *parts):
             if not (self._kind == "bwrap" and _is_system(part)):
                 self._add(part)
+
+    def _add_library(self, library: Path) -> None:
+        """A shared library outside the prefix, with its directory: loaders ask for it by its links there."""
+        if _is_system(library) or self._covered(library) or not library.is_file():
+            return
+        directory = library.parent
+        self._add(library if self._is_broad(directory) else directory)
 
     def _add_hop(self, hop: Path, binary: Path) -> None:
         if self._covered(hop):

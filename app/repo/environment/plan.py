@@ -227,7 +227,7 @@ def _on_host(
         plan.add_editable(editable)
         mounts = plan.mounts()
         notes += plan.notes
-    rest = DEFAULT_PATH if kind in _ISOLATING else environ.get("PATH", DEFAULT_PATH)
+    rest = DEFAULT_PATH if kind in _ISOLATING else environ.get("PATH") or DEFAULT_PATH
     env = {"PATH": f"{interpreter.path.parent}:{rest}", "PYTHONDONTWRITEBYTECODE": "1"}
     if interpreter.is_venv:
         env["VIRTUAL_ENV"] = str(interpreter.prefix)

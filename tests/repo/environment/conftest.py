@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+from whimbrel.app.repo.environment import (
+    ProjectEnvironment,
+    build_outputs,
+    make_mount_points,
+    plan_environment,
+    verify_environment,
+)
+from whimbrel.sandbox.base.results import ExecResult
+from whimbrel.sandbox.protocol import Sandbox, SandboxSpec, run_to_end
+from whimbrel.sandbox.select import choose_kind, make_sandbox, workspace_owner
+from whimbrel.sandbox.workspace import Workspace
 
 PYTEST_AND_ITS_NEEDS = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 
@@ -115,3 +131,92 @@ def find_python(minor: int) -> str | None:
 @pytest.fixture
 def python_of():
     return find_python
+
+
+@dataclass
+class Staged:
+    """A project on stage: copy, started sandbox, verified environment."""
+
+    workspace: Workspace
+    sandbox: Sandbox
+    environment: ProjectEnvironment
+
+    async def run(self, *argv: str) -> ExecResult:
+        return await run_to_end(self.sandbox, argv, env=self.environment.env, timeout_s=120)
+
+    async def python(self, code: str) -> str:
+        result = await self.run(self.environment.python, "-c", code)
+        assert result.exit_code == 0, result.text()
+        return result.text().strip()
+
+    async def tests(self, *options: str) -> ExecResult:
+        return await self.run(
+            self.environment.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options
+        )
+
+
+@pytest.fixture
+def on_stage(tmp_path, own_directories):
+    """An asynchronous context: the project copied, planned, its sandbox started, verified."""
+
+    @asynccontextmanager
+    async def stage(
+        repository: Path, kind: str, *, check: bool = True, **options: Any
+    ) -> AsyncGenerator[Staged]:
+        run = own_directories / f"run-{secrets.token_hex(4)}"
+        (run / "logs").mkdir(parents=True)
+        isolating = kind in ("docker", "bwrap")
+        choice = await choose_kind(kind, image=None, allow_build=True, report=lambda line: None)
+        workspace = await Workspace.create(
+            repository,
+            run,
+            owner=workspace_owner(kind),
+            extra_paths=build_outputs(repository),
+            objects_inside="/whimbrel-objects" if isolating else None,
+        )
+        try:
+            settings: dict[str, Any] = {
+                "python": None,
+                "environ": {"PATH": "", "HOME": "/nonexistent"},
+                "recipe": None,
+                "allow_build": False,
+                "report": lambda line: None,
+            }
+            environment = await plan_environment(repository, kind, **{**settings, **options})
+            workdir = str(repository) if isolating else str(workspace.root)
+            make_mount_points(environment, workspace.root, workdir)
+            spec = SandboxSpec(
+                workspace=workspace.root,
+                workdir=workdir,
+                state_dir=run / "logs",
+                run_id=secrets.token_hex(4),
+                mounts=(*workspace.mounts(), *environment.mounts),
+                image=environment.image or choice.image,
+            )
+            sandbox = make_sandbox(choice, spec, workspace)
+            await sandbox.start()
+            try:
+                if check:
+                    environment = await verify_environment(environment, sandbox, workspace)
+                yield Staged(workspace, sandbox, environment.at(workdir))
+            finally:
+                await sandbox.stop()
+        finally:
+            await workspace.destroy()
+
+    return stage
+
+
+KINDS = [
+    pytest.param("bwrap", marks=pytest.mark.bwrap),
+    pytest.param("docker", marks=pytest.mark.docker),
+    "host",
+]
+ISOLATING = KINDS[:2]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" in metafunc.fixturenames:
+        metafunc.parametrize("kind", KINDS)
+    if "isolating_kind" in metafunc.fixturenames:
+        metafunc.parametrize("isolating_kind", ISOLATING)
