@@ -37,6 +37,14 @@ class Baseline:
         return (*(case.id for case in self.failing), *(error.path for error in self.broken))
 
     @property
+    def suite(self) -> tuple[str, ...]:
+        """Everything to run for a whole check: all ids, and the files that could not be collected."""
+        return (
+            *(case.id for case in self.report.cases),
+            *(error.path for error in self.report.collection_errors),
+        )
+
+    @property
     def coverage(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
         return self.report.coverage
 

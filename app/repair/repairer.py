@@ -16,7 +16,7 @@ from .candidates import Candidate, generate
 from .choice import Choice, choose, literals_of
 from .diffs import unified_diff
 from .evidence import Evidence
-from .executors import Executor, FreshExecutor
+from .executors import ForkExecutor
 from .explain import explain
 from .limits import Clock, Limits
 from .localise import Localisation, localise
@@ -169,9 +169,13 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
     return run.result("fixed", [run.patch(candidate, proof)], others)
 
 
-async def _open_executor(context: ToolContext, baseline: Baseline) -> Executor:
+async def _open_executor(context: ToolContext, baseline: Baseline) -> ForkExecutor:
     tests = sum(case.duration_s for case in baseline.report.cases)
-    return FreshExecutor(context.tests, overhead_s=2 * max(0.5, baseline.duration_s - tests))
+    overhead = 2 * max(0.5, baseline.duration_s - tests)
+    executor = await ForkExecutor.start(context.tests, overhead)
+    if executor.note:
+        context.progress(Progress("patch", executor.note))
+    return executor
 
 
 def _tell_located(context: ToolContext, localisation: Localisation) -> None:

@@ -100,13 +100,13 @@ class Search:
     async def _targets(self, candidate: Candidate) -> bool:
         targets = self._baseline.targets
         first = targets[:1]
-        report = await self._executor.run(first, stop_first=True, timeout_s=self._time_for(first))
+        report = await self._executor.run(first, stop_first=True, limit_s=self._time_for(first))
         if not judge(report, first, ()).good:
             return False
         rest = targets[1:]
         if not rest:
             return True
-        report = await self._executor.run(rest, stop_first=False, timeout_s=self._time_for(rest))
+        report = await self._executor.run(rest, stop_first=False, limit_s=self._time_for(rest))
         verdict = judge(report, rest, ())
         if verdict.still_bad:
             self._state.partial.append((len(targets) - len(verdict.still_bad), candidate))
@@ -117,14 +117,13 @@ class Search:
         near = self._baseline.tests_through(candidate.path, lines)
         everything = len(self._baseline.passing)
         if near and len(near) <= everything // 2:
-            report = await self._executor.run(near, stop_first=True, timeout_s=self._time_for(near))
+            report = await self._executor.run(near, stop_first=True, limit_s=self._time_for(near))
             if not judge(report, (), near).good:
                 return False
         if not everything:
             return True
-        report = await self._executor.run(
-            None, stop_first=False, timeout_s=_SLOWER * self._baseline.duration_s + self._slack()
-        )
+        suite = self._baseline.suite
+        report = await self._executor.run(suite, stop_first=False, limit_s=self._time_for(suite))
         steady = self._baseline.passing - set(self._baseline.flaky)
         return judge(report, self._baseline.targets, steady).good
 
@@ -139,10 +138,7 @@ class Search:
                 total += _HUNG_TEST_S
             else:
                 total += case.duration_s
-        return _SLOWER * total + self._slack()
-
-    def _slack(self) -> float:
-        return _GRACE_S + self._executor.overhead_s
+        return _SLOWER * total + _GRACE_S
 
     def _tell(self) -> None:
         now = time.monotonic()
