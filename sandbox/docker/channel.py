@@ -32,6 +32,7 @@ class DockerChannel:
         self._room = threading.Condition()
         self._news = asyncio.Event()
         self._closed = False
+        self._abandoned = False
         self._exec_id = ""
         self._stream: ExecStream | None = None
         self._closing: asyncio.Task[int] | None = None
@@ -83,12 +84,18 @@ class DockerChannel:
             self._closing = self._loop.create_task(self._close())
         return await asyncio.shield(self._closing)
 
+    def abandon(self) -> None:
+        """The container is about to be removed on purpose: the helper ends with it."""
+        self._abandoned = True
+
     async def _close(self) -> int:
         stream = self._open_stream()
         with self._room:
             self._closed = True
             self._room.notify_all()
         try:
+            if self._abandoned:
+                return 137
             stream.end_input()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_GRACE_S):

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from ..base.environment import missing_variable_hint
+from ..base.errors import SandboxDied
 from ..base.output import OutputCapture
 from ..base.results import ExecResult
 from .container import Container
@@ -51,6 +52,7 @@ class DockerCommand:
         self._backlog_changed = asyncio.Event()
         self._wake_pending = False
         self._consumed = False
+        self._abandoned = False
         self._over = False
         self._task: asyncio.Task[ExecResult] | None = None
 
@@ -102,6 +104,15 @@ class DockerCommand:
         self._kill_wanted.set()
         await asyncio.wait([self._task])
 
+    def abandon(self) -> None:
+        """The container is about to be removed on purpose: the stream's end is then no loss."""
+        self._abandoned = True
+
+    async def settled(self) -> None:
+        """Returns when the supervisor is through."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
     def _take(self, _: int, data: bytes) -> None:
         """In the reader thread: blocking here holds the command back, so memory stays bounded."""
         self._capture.feed(data)
@@ -133,17 +144,26 @@ class DockerCommand:
         notes: list[str] = []
         exit_code = 137
         try:
-            ended = await self._watch(exec_id, stream)
+            try:
+                ended = await self._watch(exec_id, stream)
+            except SandboxDied:
+                if not self._abandoned:
+                    raise
+                ended = True
             duration = time.monotonic() - self._started
-            if not ended:
+            if self._abandoned:
+                killed = True
+                notes.append("the sandbox was stopped")
+            elif not ended:
                 killed = self._kill_wanted.is_set()
                 timed_out = not killed
                 notes.append(
                     self._kill_note if killed else f"ended at the time limit of {self._timeout_s:g} s"
                 )
                 notes += await self._end_tree(stream)
-            exit_code = await self._container.exit_code(exec_id)
-            if ended and exit_code >= 128:
+            if not self._abandoned:
+                exit_code = await self._container.exit_code(exec_id)
+            if ended and not self._abandoned and exit_code >= 128:
                 notes += await self._after_signal(exit_code)
         finally:
             stream.close()

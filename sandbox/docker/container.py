@@ -17,6 +17,7 @@ from .scripts import FOLDER, MARK
 from .stream import ExecStream
 
 _NAME_TRIES = 5
+_NO_PROGRAM = re.compile(r"no such file|not found|exec format|permission denied", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Container:
     id: str
     name: str
     workdir: str
+    memory_kills: int = 0
+    """How many processes the memory limit has killed, as far as known."""
     last_output: str = ""
     """The newest line a command printed: what is left to show when the container's own log went with it."""
 
@@ -59,29 +62,20 @@ class Container:
         return container
 
     async def _begin(self) -> None:
+        cause: SandboxUnavailable | None = None
         try:
             await ask("starting the container", self.daemon.api.start, self.id)
+            if (await self.inspect()).get("Running"):
+                return
         except SandboxUnavailable as error:
-            state, log = await self._remains()
-            text = f"{error.message} {log}"
-            if "/bin/sh" in text and re.search(
-                r"no such file|not found|exec format|permission denied", text, re.I
-            ):
-                raise SandboxUnavailable(
-                    f"the image cannot run /bin/sh, which every command needs: {_brief(error.message)}"
-                    + (f"; container log: {log}" if log else ""),
-                    hint="use an image with a shell",
-                ) from error
-            raise SandboxUnavailable(
-                f"{error.message} ({state})" + (f"; container log: {log}" if log else "")
-            ) from error
-        state = await self.inspect()
-        if not state.get("Running"):
-            status, log = await self._remains()
-            raise SandboxUnavailable(
-                f"the container ended at once ({status}); container log: {log or 'empty'}",
-                hint="the image must be able to run /bin/sh",
-            )
+            cause = error
+        status, log = await self._remains()
+        what = cause.message if cause else f"the container ended at once ({status})"
+        if "/bin/sh" in f"{what} {log}" and _NO_PROGRAM.search(f"{what} {log}"):
+            what = f"the image cannot run /bin/sh, which every command needs ({status})"
+        raise SandboxUnavailable(
+            f"{what}; container log: {log or 'empty'}", hint="use an image with a working /bin/sh"
+        ) from cause
 
     async def inspect(self) -> dict[str, Any]:
         """The daemon's ``State`` of the container. Raises docker's NotFound when it was removed."""
@@ -174,6 +168,9 @@ class Container:
             state = ExecState(True, None)
         if state.exit_code is None or state.exit_code == 137:
             await self.require_alive()
+            # The end of the whole container shows in its commands first and in its state a moment later.
+            await asyncio.sleep(0.2)
+            await self.require_alive()
         if state.exit_code is None:
             raise SandboxDied(f"the daemon lost the end of a command in the container {self.name}")
         return state.exit_code
@@ -192,8 +189,11 @@ class Container:
         await self._guarded("restarting the container", self.daemon.api.restart, self.id, timeout=0)
 
     async def out_of_memory(self) -> bool:
-        """Whether the memory limit has killed a process since the start."""
-        return bool((await self.inspect()).get("OOMKilled"))
+        """Whether the memory limit has killed a process since this was last asked."""
+        _, output = await self.call("out-of-memory", [])
+        counts = [int(word) for word in output.split() if word.isdigit()]
+        before, self.memory_kills = self.memory_kills, sum(counts)
+        return self.memory_kills > before
 
     async def require_alive(self) -> None:
         """Raises SandboxDied when the container no longer runs."""

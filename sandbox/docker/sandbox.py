@@ -169,6 +169,9 @@ class DockerSandbox:
     async def stop(self) -> None:
         """Removes the container and with it everything inside; idempotent."""
         container, daemon = self._container, self._daemon
+        commands, channels = list(self._commands), list(self._channels)
+        for running in (*commands, *channels):
+            running.abandon()
         self._container = self._files = self._daemon = None
         if self._watch is not None:
             self._watch.pause()
@@ -176,9 +179,7 @@ class DockerSandbox:
             # A daemon that is gone cannot remove it now; the sweep of the next start will.
             with contextlib.suppress(SandboxUnavailable):
                 await asyncio.shield(container.remove())
-        pending = [command.kill() for command in list(self._commands)]
-        if pending:
-            await asyncio.gather(*pending)
+        await asyncio.gather(*(command.settled() for command in commands), *(it.close() for it in channels))
         if daemon is not None:
             daemon.close()
 

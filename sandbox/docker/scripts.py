@@ -155,7 +155,7 @@ cd "$directory" || exit 3
 """Arguments: working directory, mount targets... Prints the directories that keep us from a target."""
 
 _READ = """
-[ -e "$1" ] || [ -L "$1" ] || exit 41
+[ -e "$1" ] || exit 41
 [ -d "$1" ] && exit 42
 [ -f "$1" ] || exit 43
 [ -r "$1" ] || exit 44
@@ -176,6 +176,17 @@ mv -f "$temporary" "$1" || { rm -f "$temporary"; exit 45; }
 
 _ENTERABLE = 'cd "$1"\n'
 
+_OUT_OF_MEMORY = """
+for counter in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+  while read -r key value; do
+    [ "$key" = oom_kill ] && echo "$value"
+  done 2>/dev/null < "$counter"
+done
+exit 0
+"""
+# How often the kernel killed a process here at the memory limit (cgroup v2, then v1). The daemon's
+# own flag tells of the container's first process only.
+
 SCRIPTS = {
     "run": _RUN,
     "channel": _CHANNEL,
@@ -184,6 +195,7 @@ SCRIPTS = {
     "read": _READ,
     "write": _WRITE,
     "enterable": _ENTERABLE,
+    "out-of-memory": _OUT_OF_MEMORY,
 }
 
 
