@@ -13,7 +13,7 @@ from ...sandbox.base.errors import ConfigError, PatchConflict, UsageError
 from ...sandbox.base.files import atomic_write
 from ...sandbox.base.git import Git
 from ...sandbox.workspace import find_repository, tree_of
-from ..paths import state_dir
+from ..paths import runs_dir, state_dir
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ async def apply_result(path: Path, output: Path | None = None) -> tuple[Path, li
         )
     if result.get("repository") not in (None, "", str(repository)):
         raise UsageError(f"the result in {folder} belongs to {result['repository']}", hint="check --repo")
-    now = await tree_of(repository)
+    now = await tree_of(repository, runs_dir())
     if now != result.get("base_tree"):
         if now == result.get("end_tree"):
             raise PatchConflict("the patch is already in the tree", hint="`whimbrel undo` takes it back")

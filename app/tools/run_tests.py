@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -90,6 +91,21 @@ class RunTestsTool:
         if run.report.complete:
             recorded[key] = _Recorded(result, run.row.number, outcomes)
         return result
+
+
+async def recall(context: ToolContext, run: TestRun, flaky: Sequence[str] = ()) -> None:
+    """Makes a whole-suite run of the present tree one that ``run_tests`` answers from, instead of repeating it."""
+    if not run.report.complete or run.blocked:
+        return
+    recorded: dict[tuple[str, tuple[str, ...] | None], _Recorded] = context.scratch.setdefault(
+        RunTestsTool.name, {}
+    )
+    handle = await _keep_log(context, run)
+    known = sorted(flaky)
+    text = report_text(run, known) + (f"\nComplete output: {handle}" if handle else "")
+    result = ToolResult(text, report_data(run, known), (handle,) if handle else ())
+    outcomes = {case.id: case.outcome.value for case in run.report.cases}
+    recorded[(await context.workspace.snapshot(), None)] = _Recorded(result, run.row.number, outcomes)
 
 
 def report_text(run: TestRun, flaky: list[str]) -> str:

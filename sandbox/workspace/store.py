@@ -138,6 +138,33 @@ class Store:
         self.read_tree(tree)
         self.write_tree()
 
+    def mixed_tree(self, now: str, other: str, paths: Sequence[str]) -> str:
+        """The tree ``now`` with some paths as they are (or are not) in ``other``; the index stays at ``now``."""
+        lines = self._run("ls-tree", "-r", "-z", "--full-tree", other, "--", *paths).split(b"\0")
+        there: dict[str, tuple[str, str]] = {}
+        for line in lines:
+            if line:
+                head, _, path = line.partition(b"\t")
+                mode, _kind, blob = head.decode().split(" ")
+                there[os.fsdecode(path)] = (mode, blob)
+        try:
+            self.update([path for path in paths if path not in there], self._git_dir, (), 0)
+            self.load(there)
+            return self.write_tree()
+        finally:
+            self.read_tree(now)
+
+    def applies(self, patch: bytes, tree: str) -> bool:
+        """Whether a patch applies to a clean checkout of ``tree``, as ``git apply --check`` sees it."""
+        index = self._directory / f"check-{next(self._numbers)}.index"
+        git = self._git(self._mirror).with_options(extra_env={"GIT_INDEX_FILE": str(index)})
+        try:
+            git.run_sync("read-tree", tree, timeout_s=_TIMEOUT_S)
+            command = ("apply", "--cached", "--check", "--whitespace=nowarn", "-")
+            return git.run_sync(*command, input=patch, check=False, timeout_s=_TIMEOUT_S).exit_code == 0
+        finally:
+            index.unlink(missing_ok=True)
+
     def entries(self) -> dict[str, tuple[str, str]]:
         """The index: path -> (mode, object id)."""
         found: dict[str, tuple[str, str]] = {}

@@ -179,6 +179,24 @@ class Workspace:
 
         return await self._serially(content)
 
+    async def restore_paths(self, tree: str, paths: Sequence[str]) -> None:
+        """Puts only some paths back to a recorded tree (removes those it does not have).
+
+        Raises:
+            ToolError: no such snapshot, or the copy cannot be written.
+        """
+
+        def mixed() -> None:
+            self._store.require(tree)
+            now = self._recorder.snapshot()
+            self._recorder.restore(self._store.mixed_tree(now, tree, tuple(paths)))
+
+        await self._serially(mixed)
+
+    async def patch_applies(self, patch: bytes) -> bool:
+        """Whether a patch applies to a clean checkout of the base tree."""
+        return await self._serially(lambda: self._store.applies(patch, self.base.tree))
+
     def resolve(self, relative: str) -> Path:
         """The host path of something in the copy.
 
