@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from ...sandbox.base.errors import ToolError
 
-__all__ = ["looks_binary", "open_regular", "read_regular"]
+__all__ = ["looks_binary", "open_directory", "open_regular", "read_regular"]
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -30,19 +30,12 @@ def open_regular(root: Path, relative: str) -> int:
     parts = PurePosixPath(relative).parts
     if not parts or parts[0] == "/" or ".." in parts:
         raise ToolError(f"{relative!r} is not a path inside the workspace")
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = open_directory(root, "/".join(parts[:-1]))
     try:
-        for part in parts[:-1]:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            below = os.open(part, flags, dir_fd=directory)
-            os.close(directory)
-            directory = below
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        if os.name == "posix":
-            flags |= os.O_NOCTTY
         # A socket cannot be opened at all and a link gives ELOOP: name both by what they are.
         mode = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False).st_mode
         _require_regular(relative, mode)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(parts[-1], flags, dir_fd=directory)
     finally:
         os.close(directory)
@@ -52,6 +45,23 @@ def open_regular(root: Path, relative: str) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def open_directory(root: Path, relative: str) -> int:
+    """A descriptor of the directory ``root/relative`` ("" and "." are the root), links not followed.
+
+    Raises:
+        OSError: it does not exist, is no directory, or a component is a link.
+    """
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in PurePosixPath(relative).parts:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            below = os.open(part, flags, dir_fd=directory)
+        finally:
+            os.close(directory)
+        directory = below
+    return directory
 
 
 def read_regular(root: Path, relative: str, limit: int) -> bytes | None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from whimbrel.app.repo.globs import path_filter
-from whimbrel.app.repo.listing import list_files
 from whimbrel.app.repo.patterns import Pattern, compile_fixed, compile_regex
 from whimbrel.app.repo.search import SearchResult, search
 from whimbrel.sandbox.base.errors import ToolError
+from whimbrel.sandbox.workspace import Workspace
 
 FILES: dict[str, bytes] = {
     "src/cart.py": b"class Cart:\n    def total(self):\n        return sum(i.price for i in self.items)\n",
@@ -106,7 +106,7 @@ FIXED = ["total", "f() {", "a|b^c", "$total", "[0]", "\\", "é", "total\t", ".",
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     root = tmp_path_factory.mktemp("repository")
     for name, data in FILES.items():
         path = root / name
@@ -115,15 +115,19 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "link.txt").symlink_to("src/cart.py")
     (root / "outside.txt").symlink_to("/etc/passwd")
     (root / "folder").symlink_to("src")
-    os.mkfifo(root / "pipe.txt")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
-    return root
+    copy = asyncio.run(Workspace.create(root, tmp_path_factory.mktemp("run")))
+    for name in ("ignored/out.txt", "debug.log"):
+        (copy.root / name).parent.mkdir(exist_ok=True)
+        (copy.root / name).write_bytes(FILES[name])
+    os.mkfifo(copy.root / "pipe.txt")
+    return copy
 
 
-def find(root: Path, pattern: Pattern, tmp_path: Path, **options: object) -> SearchResult:
+def find(workspace: Workspace, pattern: Pattern, tmp_path: Path, **options: object) -> SearchResult:
     async def go() -> SearchResult:
-        listing = await list_files(root)
-        return await search(root, pattern, listing.files, log_dir=tmp_path, **options)  # type: ignore[arg-type]
+        files = await workspace.files()
+        return await search(workspace.root, pattern, files, log_dir=tmp_path, **options)  # type: ignore[arg-type]
 
     return asyncio.run(go())
 
@@ -134,14 +138,14 @@ def rows(result: SearchResult) -> list[tuple[str, int, int, str]]:
 
 @pytest.mark.parametrize("ignore_case", [False, True])
 def test_both_engines_give_the_same_matches_for_every_pattern(
-    repository: Path, tmp_path: Path, ignore_case: bool
+    workspace: Workspace, tmp_path: Path, ignore_case: bool
 ) -> None:
     patterns = [compile_regex(text, ignore_case=ignore_case) for text in REGEXES]
     patterns += [compile_fixed(text, ignore_case=ignore_case) for text in FIXED]
     different: list[tuple[str, object, object]] = []
     for pattern in patterns:
-        fast = find(repository, pattern, tmp_path, engine="ripgrep", max_results=1000)
-        plain = find(repository, pattern, tmp_path, engine="python", max_results=1000)
+        fast = find(workspace, pattern, tmp_path, engine="ripgrep", max_results=1000)
+        plain = find(workspace, pattern, tmp_path, engine="python", max_results=1000)
         assert (fast.engine, plain.engine) == ("ripgrep", "python")
         if (rows(fast), fast.total_lines, fast.total_files) != (
             rows(plain),
@@ -154,9 +158,9 @@ def test_both_engines_give_the_same_matches_for_every_pattern(
 
 @pytest.mark.parametrize("engine", ["ripgrep", "python"])
 def test_what_is_searched_is_what_git_would_show_and_nothing_else(
-    repository: Path, tmp_path: Path, engine: str
+    workspace: Workspace, tmp_path: Path, engine: str
 ) -> None:
-    found = find(repository, compile_fixed("total"), tmp_path, engine=engine, max_results=1000)
+    found = find(workspace, compile_fixed("total"), tmp_path, engine=engine, max_results=1000)
     paths = {m.path for m in found.matches}
     assert {".hidden/config.yml", "-dash.txt", "odd name\n.txt", "path:12:name.txt", "src/utf16.txt"} <= paths
     assert not paths & {
@@ -173,9 +177,9 @@ def test_what_is_searched_is_what_git_would_show_and_nothing_else(
 
 
 @pytest.mark.parametrize("engine", ["ripgrep", "python"])
-def test_a_cut_result_states_the_true_totals(repository: Path, tmp_path: Path, engine: str) -> None:
-    everything = find(repository, compile_regex("total"), tmp_path, engine=engine, max_results=1000)
-    some = find(repository, compile_regex("total"), tmp_path, engine=engine, max_results=4)
+def test_a_cut_result_states_the_true_totals(workspace: Workspace, tmp_path: Path, engine: str) -> None:
+    everything = find(workspace, compile_regex("total"), tmp_path, engine=engine, max_results=1000)
+    some = find(workspace, compile_regex("total"), tmp_path, engine=engine, max_results=4)
     assert rows(some) == rows(everything)[:4]
     assert some.truncated and not everything.truncated
     assert (some.total_lines, some.total_files) == (len(everything.matches), everything.total_files)
@@ -183,16 +187,16 @@ def test_a_cut_result_states_the_true_totals(repository: Path, tmp_path: Path, e
 
 @pytest.mark.parametrize("engine", ["ripgrep", "python"])
 def test_a_long_line_is_cut_around_the_match_with_its_true_length(
-    repository: Path, tmp_path: Path, engine: str
+    workspace: Workspace, tmp_path: Path, engine: str
 ) -> None:
-    found = find(repository, compile_fixed("total"), tmp_path, engine=engine, globs=["*.min.js"])
+    found = find(workspace, compile_fixed("total"), tmp_path, engine=engine, globs=["*.min.js"])
     (match,) = found.matches
     assert "total" in match.text and len(match.text) <= 400
     assert match.cut and (match.line_length, match.column) == (10005, 5001)
 
 
-def test_utf16_text_is_shown_decoded(repository: Path, tmp_path: Path) -> None:
-    found = find(repository, compile_fixed("total ő"), tmp_path)
+def test_utf16_text_is_shown_decoded(workspace: Workspace, tmp_path: Path) -> None:
+    found = find(workspace, compile_fixed("total ő"), tmp_path)
     assert rows(found) == [("src/utf16.txt", 1, 1, "total ő")]
 
 
@@ -267,16 +271,18 @@ def test_a_pattern_that_explodes_is_stopped_at_the_time_limit_without_ripgrep(tm
 
 
 def test_without_ripgrep_on_the_path_python_searches(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     found = asyncio.run(
-        search(repository, compile_fixed("total"), ["src/cart.py"], log_dir=tmp_path, engine="auto")
+        search(workspace.root, compile_fixed("total"), ["src/cart.py"], log_dir=tmp_path, engine="auto")
     )
     assert (found.engine, found.total_lines) == ("python", 1)
     with pytest.raises(ToolError, match="is not installed"):
         asyncio.run(
-            search(repository, compile_fixed("total"), ["src/cart.py"], log_dir=tmp_path, engine="ripgrep")
+            search(
+                workspace.root, compile_fixed("total"), ["src/cart.py"], log_dir=tmp_path, engine="ripgrep"
+            )
         )
 
 
@@ -331,31 +337,3 @@ def test_globs_read_as_in_ignore_files(globs: list[str], passing: list[str]) -> 
 def test_a_bad_glob_is_refused(glob: str) -> None:
     with pytest.raises(ToolError, match="glob"):
         path_filter([glob])
-
-
-def test_without_a_repository_every_file_is_listed_and_the_note_says_so(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x.txt").write_text("x")
-    (tmp_path / "b.log").write_text("x")
-    listing = asyncio.run(list_files(tmp_path))
-    assert listing.files == ("a/x.txt", "b.log")
-    assert "ignore rules are not applied" in listing.note
-
-
-def test_a_broken_repository_still_lists_its_files(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "HEAD").write_text("garbage")
-    (tmp_path / "x.txt").write_text("x")
-    listing = asyncio.run(list_files(tmp_path))
-    assert listing.files == ("x.txt",)
-    assert "ignore rules are not applied" in listing.note
-
-
-def test_a_work_tree_named_in_the_copys_own_configuration_is_not_believed(tmp_path: Path) -> None:
-    root, outside = tmp_path / "r", tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret.txt").write_text("x")
-    subprocess.run(["git", "init", "-q", str(root)], check=True)
-    (root / "x.txt").write_text("x")
-    subprocess.run(["git", "-C", str(root), "config", "core.worktree", str(outside)], check=True)
-    assert asyncio.run(list_files(root)).files == ("x.txt",)

@@ -1,0 +1,64 @@
+"""Commands that run on while the model does other things."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from ...sandbox.base.results import ExecResult, RunHandle
+
+__all__ = ["Job"]
+
+_UNREAD_BYTES = 48 << 10
+
+
+class Job:
+    """One background command: collects its output until someone asks for it."""
+
+    def __init__(self, name: str, command: str, tree: str, handle: RunHandle) -> None:
+        self.name = name
+        self.command = command
+        self.tree = tree
+        """Snapshot of the workspace when the command started."""
+        self.started = time.monotonic()
+        self.recorded: tuple[int, str | None] | None = None
+        """Ledger row and artifact once the end has been recorded."""
+        self._handle = handle
+        self._unread = bytearray()
+        self._dropped = 0
+        self._collector = asyncio.ensure_future(self._collect())
+        self._end = asyncio.ensure_future(handle.wait())
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return self._handle.argv
+
+    async def _collect(self) -> None:
+        async for chunk in self._handle.output():
+            self._unread += chunk
+            over = len(self._unread) - _UNREAD_BYTES
+            if over > 0:
+                del self._unread[:over]
+                self._dropped += over
+
+    def take_output(self, clean: Callable[[bytes], str]) -> str:
+        """What was printed since the last call, with the true number of bytes left out."""
+        data, dropped = bytes(self._unread), self._dropped
+        self._unread.clear()
+        self._dropped = 0
+        text = clean(data)
+        return f"[... {dropped} earlier bytes not shown ...]\n{text}" if dropped else text
+
+    async def result(self, within_s: float) -> ExecResult | None:
+        """How it ended, or None when it is still running after ``within_s`` seconds."""
+        done, _ = await asyncio.wait((self._end,), timeout=within_s)
+        if not done:
+            return None
+        await asyncio.wait((self._collector,), timeout=1)
+        return self._end.result()
+
+    async def kill(self) -> ExecResult:
+        """Ends its whole process tree."""
+        await self._handle.kill()
+        return await asyncio.shield(self._end)
