@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .family import Harm
 
 CANDIDATES = "candidates"
 TIME = "time"
@@ -21,8 +24,10 @@ class Limits:
     max_seconds: float = 240.0
     neighbours: int = 150
     """Candidates tried after the first plausible patch, at most."""
-    neighbour_score: float = 0.7
-    """... and only while they score at least this share of it."""
+    neighbour_scores: Mapping[Harm, float] = field(
+        default_factory=lambda: {Harm.PRECISE: 0.95, Harm.LOOSENS: 0.85, Harm.REMOVES: 0.5}
+    )
+    """... and only while they score at least this share of it: the more harm, the longer the look around."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,8 @@ class Search:
         after_first = 0
         for candidate in candidates:
             if state.plausible:
-                near = candidate.score >= limits.neighbour_score * state.plausible[0].score
+                first = state.plausible[0]
+                near = candidate.score >= limits.neighbour_scores[first.harm] * first.score
                 if after_first >= limits.neighbours or not near:
                     return
                 after_first += 1

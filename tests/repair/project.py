@@ -36,7 +36,11 @@ async def make_repository(folder: Path, files: Mapping[str, str | bytes]) -> Pat
 
 @asynccontextmanager
 async def opened(
-    base: Path, files: Mapping[str, str | bytes], *, kind: str = "host", progress: list[Progress] | None = None
+    base: Path,
+    files: Mapping[str, str | bytes],
+    *,
+    kind: str = "host",
+    progress: list[Progress] | None = None,
 ) -> AsyncIterator[ToolContext]:
     """Everything the tools need, on a copy of a repository made of ``files``."""
     repository = await make_repository(base / "repository", files)
