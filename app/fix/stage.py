@@ -33,7 +33,7 @@ from .options import FixOptions
 from .rundir import RunDirectory, sweep_dead_runs
 
 ISOLATING = ("docker", "bwrap")
-OBJECTS_INSIDE = "/opt/whimbrel/objects"
+OBJECTS_INSIDE = "/run/whimbrel/objects"
 
 Tell = Callable[[str, str], None]
 """Receives (kind, text): kind is info, warning or progress."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from ....sandbox.base.errors import EnvironmentBroken, ToolError
 from ....sandbox.protocol import Mount, Sandbox, run_to_end
 
-INSIDE_TARGET = "/opt/whimbrel/inside"
+INSIDE_TARGET = "/run/whimbrel/inside"
 _FOLDER = Path(__file__).parent / "inside"
 _MARK = "whimbrel-place:"
 
