@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..base.errors import SandboxUnavailable
 from ..protocol import Mount, NetworkPolicy, SandboxSpec
+from .places import PrivatePlaces
 
 USER_NAME = "whimbrel"
 HOME = f"/home/{USER_NAME}"
@@ -68,16 +69,6 @@ _ETC = (
     "xml",
 )
 _NOT_A_WORKDIR = ("/proc", "/dev", "/etc", "/sys", "/bin", "/sbin", "/lib", "/lib64")
-
-
-@dataclass(frozen=True)
-class PrivatePlaces:
-    """Host directories made for one run and shown inside only."""
-
-    tmp: Path
-    home: Path
-    etc: Path
-    """Files to show in /etc, see ``private_etc``."""
 
 
 @dataclass

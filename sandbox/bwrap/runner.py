@@ -30,8 +30,10 @@ from ..base.results import ExecResult
 from ..logs import RunLogs
 from ..protocol import NetworkPolicy, SandboxSpec
 from .cgroups import RunGroups, create_groups, sweep_groups
+from .guard import DiskGuard
 from .handle import BwrapChannel, BwrapHandle
-from .layout import HOME, USER_NAME, Layout, PrivatePlaces, build_layout, check_workdir, private_etc
+from .layout import HOME, USER_NAME, Layout, build_layout, check_workdir, private_etc
+from .places import PrivatePlaces
 from .plan import LaunchPlan, holder_options, isolation_options, write_plan
 from .program import BwrapProgram, diagnose, failure, find_bwrap
 from .seccomp import filter_program
@@ -50,8 +52,7 @@ class BwrapRunner:
 
     def __init__(self, spec: SandboxSpec) -> None:
         self.spec = spec
-        self._private = spec.state_dir / "bwrap"
-        self._places = PrivatePlaces(self._private / "tmp", self._private / "home", self._private / "etc")
+        self._places = PrivatePlaces(spec.state_dir / "bwrap")
         self._logs = RunLogs(spec.state_dir)
         self._as_root = os.geteuid() == 0
         self._uid = SANDBOX_UID if self._as_root else os.geteuid()
@@ -65,10 +66,7 @@ class BwrapRunner:
         self._starts = 0
         self._handles: dict[BwrapHandle, dict[str, int]] = {}
         self._channels: set[BwrapChannel] = set()
-        self._watch: DiskWatch | None = None
-        self._guard: asyncio.Task[None] | None = None
-        self._guard_failure = ""
-        self._ending = False
+        self._guard: DiskGuard | None = None
         self._extra_warnings: list[str] = []
 
     @property
@@ -95,9 +93,10 @@ class BwrapRunner:
         if not self.spec.workspace.is_dir():
             raise SandboxUnavailable(f"the workspace {self.spec.workspace} is not a directory")
         await asyncio.to_thread(sweep_groups)
-        self._make_places()
+        etc = private_etc(self._uid, self._gid, self.spec.network)
+        self._places.make((self._uid, self._gid) if self._as_root else None, etc)
         try:
-            program = await find_bwrap(self._private)
+            program = await find_bwrap(self._places.root)
             self._layout = build_layout(
                 self.spec,
                 self._places,
@@ -135,7 +134,8 @@ class BwrapRunner:
         )
         handle = BwrapHandle(inner, status, self._ended)
         self._handles[handle] = self._groups.events()
-        self._guard_on()
+        if self._guard is not None:
+            self._guard.on()
         return handle
 
     async def open_channel(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> BwrapChannel:
@@ -144,7 +144,8 @@ class BwrapRunner:
         inner = await open_process_channel(plan, cwd="/", env=_LAUNCH_ENVIRONMENT)
         channel = BwrapChannel(inner, status, self._channel_ended)
         self._channels.add(channel)
-        self._guard_on()
+        if self._guard is not None:
+            self._guard.on()
         return channel
 
     def warnings(self) -> tuple[str, ...]:
@@ -172,8 +173,8 @@ class BwrapRunner:
             lines.append("this bubblewrap cannot forbid nested user namespaces")
         if self.spec.network is NetworkPolicy.ALLOW:
             lines.append("the network is open, this machine's own services included")
-        if self._guard_failure:
-            lines.append(f"disk use is not limited: {self._guard_failure}")
+        if self._guard is not None and self._guard.failure:
+            lines.append(f"disk use is not limited: {self._guard.failure}")
         return (*lines, *self._extra_warnings)
 
     async def close(self) -> None:
@@ -182,37 +183,14 @@ class BwrapRunner:
             await handle.kill()
         for channel in list(self._channels):
             await channel.close()
-        self._guard_off()
+        if self._guard is not None:
+            self._guard.off()
         if self._holder is not None:
             await self._holder.close()
             self._holder, self._network_pid = None, 0
         await asyncio.to_thread(self._groups.remove)
         self._program = None
-        if self._private.is_dir():
-            await self._remove_places()
-
-    def _make_places(self) -> None:
-        self._private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for place in (self._places.tmp, self._places.home, self._places.etc, self._private / "starts"):
-            place.mkdir(mode=0o700, exist_ok=True)
-        for place, mode in ((self._places.tmp, 0o1777), (self._places.home, 0o700)):
-            place.chmod(mode)
-            if self._as_root:
-                os.chown(place, self._uid, self._gid)
-        for name, content in private_etc(self._uid, self._gid, self.spec.network).items():
-            path = self._places.etc / name
-            path.write_text(content, "utf-8")
-            path.chmod(0o644)
-
-    async def _remove_places(self) -> None:
-        # Project code may have left directories without permissions and trees of any depth.
-        for command in (["chmod", "-R", "u+rwX", "--"], ["rm", "-rf", "--"]):
-            await run_process(
-                [*command, str(self._private)],
-                cwd="/",
-                env=_LAUNCH_ENVIRONMENT,
-                log_path=self._logs.next_path("cleanup"),
-            )
+        await self._places.remove(self._logs.next_path("cleanup"))
 
     def _plan(
         self,
@@ -246,7 +224,7 @@ class BwrapRunner:
 
     def _next_status(self) -> Path:
         self._starts += 1
-        return self._private / "starts" / f"{self._starts:05d}.status"
+        return self._places.starts / f"{self._starts:05d}.status"
 
     def _write_plan(self, plan: LaunchPlan) -> tuple[list[str], Path]:
         return write_plan(plan, plan.status.with_suffix(".plan")), plan.status
@@ -316,7 +294,7 @@ class BwrapRunner:
             plan,
             cwd="/",
             env=_LAUNCH_ENVIRONMENT,
-            log_path=self._logs.next_path("sandbox-trial"),
+            log_path=self._places.root / "trial.log",
             timeout_s=_TRIAL_TIMEOUT_S,
         )
         if read_status(status).exit_code == 0 and result.exit_code == 0:
@@ -330,46 +308,24 @@ class BwrapRunner:
                 Quota("workspace", (self.spec.workspace, self._places.home), limits.disk_bytes),
                 Quota("private /tmp", (self._places.tmp,), limits.tmp_bytes),
             ],
-            self._private / "usage.log",
+            self._places.root / "usage.log",
         )
         if shutil.which("du") is None:
-            self._guard_failure = "there is no du program"
+            self._extra_warnings.append("disk use is not limited: there is no du program")
             return
         await watch.set_baseline()
-        self._watch = watch
+        self._guard = DiskGuard(watch, self._inside, self._end_all)
 
-    def _guard_on(self) -> None:
-        if (
-            self._watch is not None
-            and (self._guard is None or self._guard.done())
-            and not self._guard_failure
-        ):
-            self._guard = asyncio.create_task(self._keep_watch(self._watch))
+    async def _end_all(self, reason: str) -> bool:
+        for handle in self._handles:
+            handle.limit_note = reason
+        endings = [handle.kill() for handle in self._handles]
+        endings += [_close(channel) for channel in self._channels]
+        await asyncio.gather(*endings)
+        return self._busy()
 
-    def _guard_off(self) -> None:
-        # The guard that is ending the last command stops by itself afterwards.
-        if self._guard is not None and not self._ending:
-            self._guard.cancel()
-            self._guard = None
-
-    async def _keep_watch(self, watch: DiskWatch) -> None:
-        while True:
-            try:
-                note = await watch.watch(self._inside)
-            except (OSError, SandboxUnavailable) as error:
-                self._guard_failure = str(error)
-                return
-            for handle in list(self._handles):
-                handle.limit_note = note
-            endings = [handle.kill() for handle in self._handles]
-            endings += [_close(channel) for channel in self._channels]
-            self._ending = True
-            try:
-                await asyncio.gather(*endings)
-            finally:
-                self._ending = False
-            if not self._handles and not self._channels:
-                return
+    def _busy(self) -> bool:
+        return bool(self._handles or self._channels)
 
     def _inside(self) -> Iterable[int]:
         if self._groups.controllers:
@@ -379,8 +335,8 @@ class BwrapRunner:
 
     def _ended(self, handle: BwrapHandle) -> list[str]:
         before = self._handles.pop(handle, None)
-        if not self._handles and not self._channels:
-            self._guard_off()
+        if self._guard is not None and not self._busy():
+            self._guard.off()
         if before is None:
             return []
         after = self._groups.events()
@@ -394,8 +350,8 @@ class BwrapRunner:
 
     def _channel_ended(self, channel: BwrapChannel) -> None:
         self._channels.discard(channel)
-        if not self._handles and not self._channels:
-            self._guard_off()
+        if self._guard is not None and not self._busy():
+            self._guard.off()
 
 
 async def _close(channel: BwrapChannel) -> None:

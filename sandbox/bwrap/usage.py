@@ -23,6 +23,7 @@ from ..base.process import base_environment, run_process
 _POLL_S = 0.1
 _REGULAR_S = 5.0
 _NOTICEABLE_BYTES = 32 << 20
+_SLACK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Quota:
 class _State:
     quota: Quota
     baseline: int = 0
-    started: int = 0
-    """Usage when the present command began: what was already there is not its doing."""
+    excess: int = 0
+    """What an earlier command left beyond the limit: a later one may clean up, but not add to it."""
 
 
 class DiskWatch:
@@ -52,10 +53,13 @@ class DiskWatch:
     async def set_baseline(self) -> None:
         """Records the present sizes; growth is counted from here."""
         for state in self._states:
-            state.baseline = state.started = await self._used(state.quota)
+            state.baseline = await self._used(state.quota)
 
     async def watch(self, pids: Callable[[], Iterable[int]]) -> str:
         """Returns, once a quota is exceeded, the line that says so. Cancel it when nothing runs."""
+        for state in self._states:
+            if state.excess:
+                state.excess = max(0, await self._used(state.quota) - self._allowed(state) + _SLACK_BYTES)
         free = self._free()
         measured = time.monotonic()
         first = True
@@ -70,11 +74,15 @@ class DiskWatch:
             held = await asyncio.to_thread(held_bytes, list(pids()), self._devices())
             for state in self._states:
                 used = await self._used(state.quota) + held
-                if used > state.baseline + state.quota.limit_bytes and used > state.started:
-                    state.started = used
+                if used > self._allowed(state) + state.excess:
+                    state.excess = used - self._allowed(state)
                     limit = state.quota.limit_bytes / (1 << 20)
                     return f"the {state.quota.name} grew beyond its limit of {limit:.0f} MiB: command ended"
             measured = time.monotonic()
+
+    @staticmethod
+    def _allowed(state: _State) -> int:
+        return state.baseline + state.quota.limit_bytes
 
     def _devices(self) -> set[int]:
         return {place.stat().st_dev for state in self._states for place in state.quota.directories}
