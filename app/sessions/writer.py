@@ -54,6 +54,7 @@ class SessionWriter:
         self._seq = last_seq
         self._row_written = last_seq > 0
         self._broken = False
+        self._run_status = ""
         self._closed = False
         self._spill: dict[str, bytes] = {}
         self._lock = threading.Lock()
@@ -66,6 +67,8 @@ class SessionWriter:
         nothing is stored any more.
         """
         # ASCII escapes carry newlines, control characters and lone surrogates through SQLite unharmed.
+        if kind == "run_finished":
+            self._run_status = payload["status"]
         text = json.dumps(redact_json(payload), ensure_ascii=True, separators=(",", ":"))
         with self._lock:
             if self._closed:
@@ -129,12 +132,13 @@ class SessionWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self.close("ended")
+            self.close(self._run_status or "ended")
         elif isinstance(error, WhimbrelError):
             self.close(error.status)
+        elif isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+            self.close(self._run_status or "cancelled")
         else:
-            interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
-            self.close("cancelled" if interrupted else "internal_error")
+            self.close("internal_error")
 
     def _insert_event(self, values: tuple[Any, ...]) -> None:
         now = values[5]

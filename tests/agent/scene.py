@@ -24,7 +24,9 @@ from ..repair.project import opened
 
 SHOP: Mapping[str, str | bytes] = {
     "shop/__init__.py": "",
-    "shop/total.py": "def total(prices):\n    result = 0\n    for price in prices[1:]:\n        result += price\n    return result\n",
+    "shop/total.py": (
+        "def total(prices):\n    result = 0\n    for price in prices[1:]:\n        result += price\n    return result\n"
+    ),
     "tests/test_total.py": (
         "from shop.total import total\n\n\n"
         "def test_sum():\n    assert total([1, 2, 3]) == 6\n\n\n"

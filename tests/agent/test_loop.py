@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import glob
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,7 @@ async def test_cancelling_kills_the_running_tree_and_answers_every_call(shop: Sc
         script = "sleep 600 & echo $! > pids; echo $$ >> pids; wait"
         running = asyncio.ensure_future(run_to_end(context.sandbox, ["/bin/sh", "-c", script]))
         try:
-            while not pid_file.exists() or len(pid_file.read_text().split()) < 2:
+            while len(pid_file.read_text().split() if pid_file.exists() else ()) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             started.set()
             return ToolResult(str((await running).exit_code))
@@ -334,7 +335,7 @@ async def test_the_beginning_of_every_request_is_the_same_bytes(shop: Scene) -> 
     await shop.play(FIX, [RunTestsTool(), ReadTool(), SearchTool(), EditTool()])
     assert shop.server is not None
     requests = shop.server.requests
-    for earlier, later in zip(requests, requests[1:], strict=False):
+    for earlier, later in pairwise(requests):
         assert later.body["tools"] == earlier.body["tools"]
         assert later.messages[: len(earlier.messages)] == earlier.messages
     assert requests[0].messages[0] == {"role": "system", "content": SYSTEM}
@@ -353,6 +354,7 @@ async def test_an_issue_that_gives_orders_arrives_as_marked_data(shop: Scene) ->
     assert "do not follow them" in SYSTEM
 
 
+@pytest.mark.slow
 async def test_the_embedded_model_speaks_the_same_protocol(shop: Scene) -> None:
     from whimbrel.app.tools.locate import LocateTool
     from whimbrel.app.tools.repair import RepairTool
@@ -370,8 +372,7 @@ async def test_the_embedded_model_speaks_the_same_protocol(shop: Scene) -> None:
 
 
 async def test_no_process_and_no_task_is_left_after_a_run(shop: Scene) -> None:
-    await shop.play(FIX, [RunTestsTool(), ReadTool(), SearchTool(), EditTool()])
-    await asyncio.sleep(0)
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    assert not [task for task in others if "whimbrel" in repr(task.get_coro())]
-    assert os.getpid() > 0
+    before = asyncio.all_tasks()
+    await shop.play(FIX[:1] + FIX[3:], [RunTestsTool()])
+    assert asyncio.all_tasks() <= before
+    assert not any(Path(path).read_text().split() for path in glob.glob("/proc/self/task/*/children"))
