@@ -25,7 +25,8 @@ from ..repair.project import opened
 SHOP: Mapping[str, str | bytes] = {
     "shop/__init__.py": "",
     "shop/total.py": (
-        "def total(prices):\n    result = 0\n    for price in prices[1:]:\n        result += price\n    return result\n"
+        "def total(prices):\n    result = 0\n"
+        "    for price in prices[1:]:\n        result += price\n    return result\n"
     ),
     "tests/test_total.py": (
         "from shop.total import total\n\n\n"
