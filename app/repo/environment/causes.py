@@ -40,7 +40,7 @@ _NAME_LOOKUP: Final = re.compile(
     r"gaierror|Temporary failure in name resolution|Name or service not known"
     r"|Network is unreachable|Errno 101"
 )
-_FIXTURE: Final = re.compile(r"fixture '(\w+)' not found")
+_FIXTURE: Final = re.compile(r"fixture '(\w+)' not found|^\('(\w+)', <(?:Fixture|Sub|Top)\w*Request")
 _VARIABLE: Final = re.compile(r"^'([A-Z][A-Z0-9_]{2,})'$")
 _READ_ONLY: Final = re.compile(r"Read-only file system: '([^']+)'")
 
@@ -234,9 +234,10 @@ class CauseFinder:
 
     def _missing_plugin(self, failure: Failure) -> Cause | None:
         if match := _FIXTURE.search(failure.message):
-            plugin = _FIXTURE_PLUGINS.get(match[1])
+            fixture = match[1] or match[2]
+            plugin = _FIXTURE_PLUGINS.get(fixture)
             if plugin:
-                return Cause(f"pytest plugin {plugin} (fixture {match[1]})", f"install it in {self._where()}")
+                return Cause(f"pytest plugin {plugin} (fixture {fixture})", f"install it in {self._where()}")
         if "async def functions are not natively supported" in failure.message:
             return Cause(
                 "a pytest plugin for async tests", f"install pytest-asyncio or anyio in {self._where()}"

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ....sandbox.base.errors import EnvironmentBroken
+from ..testing.command_report import COMMAND_ID
 from .causes import Cause, CauseFinder, Failure
 from .model import ProjectEnvironment
 
@@ -55,6 +56,10 @@ def diagnose(run: TestRun, workspace: Workspace, environment: ProjectEnvironment
     """
     failures = _failures(run)
     causes = environment_causes(run, workspace, environment)
+    if [failure.where for failure in failures] == [COMMAND_ID]:
+        # A plain command names no tests: only its own words can tell.
+        cause = causes.get(COMMAND_ID) or _cause_of_whole_run(run, workspace, environment)
+        return _broken([cause], 1) if cause is not None else None
     if failures:
         if any(failure.where not in causes for failure in failures):
             return None

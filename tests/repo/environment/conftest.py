@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from whimbrel.app.evidence import EvidenceLedger
 from whimbrel.app.repo.environment import (
     ProjectEnvironment,
     build_outputs,
@@ -22,6 +23,9 @@ from whimbrel.app.repo.environment import (
     plan_environment,
     verify_environment,
 )
+from whimbrel.app.repo.testing.adapters import adapter_for_command, detect_adapter
+from whimbrel.app.repo.testing.place import inside_mount
+from whimbrel.app.repo.testing.runner import TestRun, TestRunner
 from whimbrel.sandbox.base.results import ExecResult
 from whimbrel.sandbox.protocol import Sandbox, SandboxSpec, run_to_end
 from whimbrel.sandbox.select import choose_kind, make_sandbox, workspace_owner
@@ -156,6 +160,21 @@ class Staged:
 
 
 @pytest.fixture
+def run_tests():
+    """Runs a staged project's tests as a repair would: one fresh process, one report."""
+
+    async def run(stage: Staged, command: str = "") -> TestRun:
+        adapter = adapter_for_command(command) if command else detect_adapter(stage.workspace.root)[0]
+        runner = TestRunner(adapter, stage.sandbox, stage.environment, EvidenceLedger(), stage.workspace)
+        try:
+            return await runner.run(purpose="baseline")
+        finally:
+            await runner.close()
+
+    return run
+
+
+@pytest.fixture
 def on_stage(tmp_path, own_directories):
     """An asynchronous context: the project copied, planned, its sandbox started, verified."""
 
@@ -190,7 +209,7 @@ def on_stage(tmp_path, own_directories):
                 workdir=workdir,
                 state_dir=run / "logs",
                 run_id=secrets.token_hex(4),
-                mounts=(*workspace.mounts(), *environment.mounts),
+                mounts=(*workspace.mounts(), *environment.mounts, *([inside_mount()] if isolating else [])),
                 image=environment.image or choice.image,
             )
             sandbox = make_sandbox(choice, spec, workspace)
