@@ -17,6 +17,8 @@ PID = "whimbrel.pid"
 BOOT = "whimbrel.boot"
 KIND = "whimbrel.kind"
 """What the object is: ``sandbox`` or ``build`` (containers); ``base``, ``stack`` or ``layer`` (images)."""
+REFERENCE = "whimbrel.reference"
+"""The name we gave an image. Images others build on ours inherit every label, but not this name."""
 KEY = "whimbrel.key"
 """Hash of everything an image was made from; equal keys mean equal images."""
 

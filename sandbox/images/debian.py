@@ -18,7 +18,7 @@ from ..base.identity import SANDBOX_GID, SANDBOX_UID
 from ..base.process import base_environment, run_process
 from ..base.results import ExecResult
 from ..daemon import Daemon, ask
-from .info import ImageInfo, find_image
+from .info import ImageInfo, find_image, remove_image, split_name
 from .scratch import build_scratch
 
 REPOSITORY = "whimbrel/base"
@@ -42,7 +42,7 @@ _LEFT_OUT = (
     "./usr/share/man/*",
     "./usr/share/locale/*",
 )
-_RECIPE = "1"
+_RECIPE = "2"
 """Raised when the steps below change what comes out, so that older images are not taken for current."""
 
 
@@ -109,7 +109,7 @@ async def build_base(
     suite = suite or host_suite()
     if not re.fullmatch(r"[a-z][a-z0-9-]*", suite):
         raise SandboxUnavailable(f"{suite!r} is no Debian suite", hint="for example --suite bookworm")
-    reference = tag or f"{REPOSITORY}:{suite}"
+    reference = ":".join(split_name(tag or f"{REPOSITORY}:{suite}"))
     key = _key(suite)
     found = await _current(daemon, reference, key)
     if found:
@@ -121,6 +121,7 @@ async def build_base(
         found = await _current(daemon, reference, key)
         if found:
             return found
+        replaced = await find_image(daemon, reference)
         report(f"making {reference} from Debian packages (once; one to three minutes)")
         root = scratch / "root"
         await _debootstrap(suite, mirror or host_mirror(suite), root, scratch)
@@ -130,6 +131,8 @@ async def build_base(
         report("importing it into the container daemon")
         with archive.open("rb") as stream:
             await _import(daemon, stream, reference, key, suite)
+    if replaced and replaced.kind == "base":
+        await remove_image(daemon, replaced.digest)
     found = await find_image(daemon, reference)
     if found is None:
         raise SandboxUnavailable(f"the container daemon imported {reference} but does not have it")
@@ -174,8 +177,8 @@ async def _pack(root: Path, scratch: Path) -> Path:
 
 
 async def _import(daemon: Daemon, stream: BinaryIO, reference: str, key: str, suite: str) -> None:
-    repository, _, tag = reference.rpartition(":")
-    marks = {labels.KIND: "base", labels.KEY: key, "whimbrel.suite": suite}
+    repository, tag = split_name(reference)
+    marks = {labels.REFERENCE: reference, labels.KIND: "base", labels.KEY: key, "whimbrel.suite": suite}
     changes = [f"LABEL {name}={json.dumps(value)}" for name, value in marks.items()]
     changes += [f"ENV PATH={_PATH}", "ENV LANG=C.UTF-8", 'CMD ["/bin/sh"]']
     answer = await ask(

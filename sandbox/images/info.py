@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from .. import labels
@@ -40,7 +40,10 @@ async def find_image(daemon: Daemon, reference: str) -> ImageInfo | None:
 
 
 async def list_images(daemon: Daemon, *, kind: str | None = None, key: str | None = None) -> list[ImageInfo]:
-    """Images we built (by label), newest first, optionally of one kind or with one cache key."""
+    """Images we built, newest first, optionally of one kind or with one cache key.
+
+    Images that others build on ours inherit our labels; ours still carry the name we gave them.
+    """
     wanted = [f"{labels.KIND}={kind}" if kind else labels.KIND]
     if key:
         wanted.append(f"{labels.KEY}={key}")
@@ -49,33 +52,48 @@ async def list_images(daemon: Daemon, *, kind: str | None = None, key: str | Non
     )
     found: list[ImageInfo] = []
     for row in sorted(rows, key=lambda row: (-int(row.get("Created") or 0), str(row["Id"]))):
-        tags = [tag for tag in cast("list[str]", row.get("RepoTags") or []) if tag != "<none>:<none>"]
-        info = await find_image(daemon, str(row["Id"]))
-        if info is not None:
-            found.append(replace(info, reference=sorted(tags)[0]) if tags else info)
+        own = str((row.get("Labels") or {}).get(labels.REFERENCE, ""))
+        if own and own in (row.get("RepoTags") or []):
+            info = await find_image(daemon, own)
+            if info is not None:
+                found.append(info)
     return found
 
 
 async def prune(daemon: Daemon, *, layers_only: bool = False) -> tuple[list[str], list[str]]:
-    """Removes containers of dead runs and images we built, by label only.
+    """Removes containers of dead runs and images we built, and nothing else.
 
     Images a container still uses stay. Returns the names of removed containers and images.
     """
-    from docker.errors import APIError, NotFound
-
     containers = await labels.sweep_leftovers(daemon)
     removed: list[str] = []
     for kind in ("layer",) if layers_only else ("layer", "stack", "base"):
         for image in await list_images(daemon, kind=kind):
-            try:
-                await ask("removing an image", daemon.api.remove_image, image.reference)
-            except NotFound:
-                continue
-            except APIError:
-                # 409: a container or a child image still uses it; it stays, and a later prune takes it.
-                continue
-            removed.append(image.reference)
+            if await remove_image(daemon, image.reference):
+                removed.append(image.reference)
     return containers, removed
+
+
+async def remove_image(daemon: Daemon, reference: str) -> bool:
+    """Removes an image unless something still uses it."""
+    from docker.errors import APIError, NotFound
+
+    try:
+        await ask("removing an image", daemon.api.remove_image, reference)
+    except NotFound:
+        return False
+    except APIError:
+        # 409: a container or a child image still uses it; it stays, and a later prune takes it.
+        return False
+    return True
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Repository and tag of an image's name; a port in a registry's address is no tag."""
+    repository, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        return name, "latest"
+    return repository, tag
 
 
 def _info(reference: str, found: dict[str, Any]) -> ImageInfo:

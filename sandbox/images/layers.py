@@ -20,7 +20,7 @@ from .. import labels
 from ..base.errors import SandboxUnavailable
 from ..daemon import Daemon, ask, connect
 from ..protocol import Mount
-from .info import ImageInfo, find_image, list_images
+from .info import ImageInfo, find_image, list_images, split_name
 from .stacks import looks_like_network_trouble
 
 CONTEXT = "/mnt"
@@ -59,6 +59,7 @@ async def build_layer(
     Raises:
         SandboxUnavailable: no daemon, no such base, or a command failed (its last lines are in the message).
     """
+    tag = ":".join(split_name(tag))
     daemon = await connect()
     try:
         parent = await find_image(daemon, base)
@@ -71,7 +72,7 @@ async def build_layer(
         for known in await list_images(daemon, kind="layer", key=key):
             if known.reference == tag:
                 return known
-            await ask("naming the image", daemon.api.tag, known.digest, *_split(tag), force=True)
+            await ask("naming the image", daemon.api.tag, known.digest, *split_name(tag), force=True)
             return await _require(daemon, tag)
         await labels.sweep_leftovers(daemon)
         binds = list(mounts)
@@ -150,9 +151,9 @@ async def _run_and_commit(
 
 
 def _commit(daemon: Daemon, identity: str, tag: str, key: str, parent: ImageInfo) -> None:
-    repository, version = _split(tag)
+    repository, version = split_name(tag)
     marks = {name: value for name, value in parent.labels.items() if not name.startswith("whimbrel.")}
-    marks |= {labels.KIND: "layer", labels.KEY: key, "whimbrel.parent": parent.digest}
+    marks |= {labels.REFERENCE: tag, labels.KIND: "layer", labels.KEY: key, "whimbrel.parent": parent.digest}
     # Committing merges the container's labels in; emptied, they name no owner.
     marks |= {labels.RUN: "", labels.PID: "", labels.BOOT: ""}
     config: dict[str, Any] = {
@@ -196,13 +197,6 @@ async def _require(daemon: Daemon, tag: str) -> ImageInfo:
     if found is None:
         raise SandboxUnavailable(f"the container daemon built {tag} but does not have it")
     return found
-
-
-def _split(tag: str) -> tuple[str, str]:
-    repository, colon, version = tag.rpartition(":")
-    if not colon or "/" in version:
-        return tag, "latest"
-    return repository, version
 
 
 def _bind(mount: Mount) -> dict[str, Any]:

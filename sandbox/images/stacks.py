@@ -13,7 +13,7 @@ from typing import Any, cast
 from .. import labels
 from ..base.errors import SandboxUnavailable, UsageError
 from ..daemon import Daemon, ask
-from .info import ImageInfo, find_image
+from .info import ImageInfo, find_image, split_name
 
 STACKS = ("python", "node", "go", "rust", "java", "cpp")
 
@@ -73,7 +73,7 @@ async def build_stack(
         SandboxUnavailable: the registry or the package mirror cannot be reached, or a step failed.
     """
     text = dockerfile(stack)
-    reference = tag or f"whimbrel/{stack}:latest"
+    reference = ":".join(split_name(tag or f"whimbrel/{stack}:latest"))
     arguments: dict[str, str] = {}
     if base:
         arguments["BASE"] = base.reference
@@ -85,7 +85,7 @@ async def build_stack(
     found = await find_image(daemon, reference)
     if found and found.labels.get(labels.KEY) == key:
         return found
-    marks = {labels.KIND: "stack", labels.KEY: key, "whimbrel.stack": stack}
+    marks = {labels.REFERENCE: reference, labels.KIND: "stack", labels.KEY: key, "whimbrel.stack": stack}
     return await build_dockerfile(
         daemon, text, reference, marks, arguments=arguments, network_mode=network_mode, report=report
     )
