@@ -35,12 +35,17 @@ class TestClock:
     def __init__(self, seconds: float, dump_path: str) -> None:
         self.seconds = seconds
         self.grace = max(1.0, min(5.0, seconds * 0.2))
-        self._dump = os.open(dump_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if seconds > 0 else -1
+        self._dump = os.open(dump_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._owner = os.getpid()
         self._deadline = 0.0
         self._previous: Any = None
         self._armed = False
         self._now: Callable[[], float] = time.monotonic
         self._timer: Any = getattr(signal, "setitimer", None)
+
+    def catch_crashes(self) -> None:
+        """The stack of a fatal signal goes to the same file."""
+        faulthandler.enable(file=self._dump)
 
     def new_test(self) -> None:
         """Starts the budget of the next test."""
@@ -48,7 +53,7 @@ class TestClock:
 
     def arm(self, *, at_least: float = 0.05) -> None:
         """Counts the rest of the budget down from here (``at_least`` seconds for tear-down)."""
-        if self.seconds <= 0:
+        if self.seconds <= 0 or os.getpid() != self._owner:
             return
         rest = max(self._deadline - self._now(), at_least)
         faulthandler.dump_traceback_later(rest + self.grace, exit=True, file=self._dump)
@@ -59,7 +64,8 @@ class TestClock:
 
     def disarm(self) -> None:
         """Stops the countdown and gives the signal back."""
-        if self.seconds <= 0:
+        # In a forked child the watchdog thread does not exist and cancelling would wait for it.
+        if self.seconds <= 0 or os.getpid() != self._owner:
             return
         if self._armed:
             self._armed = False

@@ -75,6 +75,10 @@ class WhimbrelPlugin:
             if hasattr(option, name):
                 setattr(option, name, value)
 
+    def pytest_sessionstart(self) -> None:
+        # After pytest's own plugin, which sends crash stacks to the log.
+        self._session.clock.catch_crashes()
+
     def pytest_cmdline_parse(self) -> Generator[None, Any, None]:
         outcome = yield
         self._note_failure(outcome)
@@ -105,7 +109,7 @@ class WhimbrelPlugin:
 
     def pytest_make_collect_report(self, collector: Any) -> Generator[None, Any, None]:
         path = self._path(collector)
-        is_file = hasattr(collector, "obj") or path.endswith(".py")
+        is_file = isinstance(collector, self._pytest.File)
         if is_file:
             self._session.stream.emit("collecting", path=path)
             self._session.clock.new_test()
@@ -169,7 +173,7 @@ class WhimbrelPlugin:
             **values,
         )
         if self._session.fail_fast and phases.outcome in ("failed", "error", "timeout"):
-            item.session.shouldstop = "stopped at the first failure"
+            item.session.shouldfail = "stopped at the first failure"
 
     def pytest_runtest_setup(self, item: Any) -> Generator[None, Any, None]:
         self._session.clock.arm()
@@ -187,6 +191,7 @@ class WhimbrelPlugin:
         self._session.clock.disarm()
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
+        self._session.leave_if_forked(None if call.excinfo is None else call.excinfo.value)
         outcome = yield
         report = outcome.get_result()
         phases = self._current
@@ -297,6 +302,12 @@ def arguments(session: Session, pytest: Any) -> List[str]:
     words.append("--basetemp=%s" % os.path.join(session.request["scratch"], "tmp"))
     if session.collect_only:
         words.append("--collect-only")
+    words.append("--continue-on-collection-errors")
+    if not session.request["survey"]:
+        # Nobody reads the text of a search run, and pytest's long tracebacks are costly to make.
+        words.append("--tb=native")
+        # So is the full garbage collection with which these look for stray exceptions at the end.
+        words.extend(["-p", "no:unraisableexception", "-p", "no:threadexception"])
     words.extend(kept_options(session.request["args"]))
     if session.request["select"] is not None:
         seen: Dict[str, bool] = {}

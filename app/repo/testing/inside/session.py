@@ -63,8 +63,8 @@ class Session:
         self.collect_only: bool = request["collect_only"]
         self._recorder = recorder
         self._now: Callable[[], float] = time.perf_counter
+        self._pid = os.getpid()
         self._started = 0.0
-        self._paused = 0.0
 
     def begin(self) -> None:
         """First event; starts line recording (what runs before the first test is collection)."""
@@ -86,6 +86,15 @@ class Session:
             found["elsewhere"] = origin.imported_elsewhere(self.places, self.request["import_roots"])
             found["preload"] = origin.preloadable(self.places)
         self.stream.emit("end", code=code, **found)
+
+    def leave_if_forked(self, error: Optional[BaseException]) -> None:
+        """Ends a child that a test forked and that came back out of the test.
+
+        It would run the rest of the suite a second time, unseen, with all side effects.
+        """
+        if os.getpid() != self._pid:
+            code = error.code if isinstance(error, SystemExit) else 1
+            os._exit(code if isinstance(code, int) else int(code is not None))
 
     def collected(self, ids: List[str]) -> None:
         self.stream.emit("collected", ids=ids, unmatched=self.selection.unmatched())

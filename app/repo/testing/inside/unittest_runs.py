@@ -84,6 +84,7 @@ class StreamingResult(unittest.TestResult):
         self._session.clock.arm()
 
     def stopTest(self, test: Any) -> None:
+        self._session.leave_if_forked(self._bad[2] if self._bad else None)
         self._session.clock.disarm()
         out, err = self._tees
         if sys.stdout is out:
@@ -249,6 +250,7 @@ def run_unittest(session: Session) -> int:
     except SystemExit:
         session.problem("usage", "unittest does not know these arguments: %s" % session.request["args"])
         return 2
+    session.clock.catch_crashes()
     session.stream.emit("framework", name="unittest", version=sys.version.split()[0])
     loader: Any = unittest.TestLoader()
     if options.k:
