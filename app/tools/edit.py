@@ -23,7 +23,7 @@ from ...sandbox.base.files import TextFile
 from ..repo.files import read_regular
 from . import edit_answers as answers
 from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
-from .matching import Span, Strategy, find_spans
+from .matching import Span, Strategy, find_spans, splice_mixed
 from .paths import printable, writable_path
 from .read import remember, remembered, similar_names
 from .reading import binary_kind
@@ -145,19 +145,19 @@ def _finish(
     context: ToolContext, path: str, before: bytes, file: TextFile, strategy: Strategy, spans: Sequence[Span]
 ) -> ToolResult:
     """Puts the replacements in and writes the file."""
-    data, text_before = before, file.text
-    # From the end, one by one: in files with mixed line ends only the edited stretches may change.
+    text = file.text
     for span in sorted(spans, key=lambda span: -span.start):
-        text = file.text[: span.start] + span.replacement + file.text[span.end :]
-        changed = file.with_text(text)
-        data = changed.to_bytes()
-        file = TextFile.from_bytes(file.path, data) if file.mixed_newlines else changed
+        text = text[: span.start] + span.replacement + text[span.end :]
+    # Also for mixed line ends: this is what refuses text the encoding cannot hold.
+    data = file.with_text(text).to_bytes()
+    if file.mixed_newlines:
+        data = splice_mixed(before, file, spans)
     if data == before:
         raise ToolError("the file already reads like this; nothing would change")
     context.workspace.write(path, data)
     sha256 = hashlib.sha256(data).hexdigest()
     remember(context, path, sha256)
-    return answers.edited(path, text_before, file.text, strategy, spans, sha256)
+    return answers.edited(path, file.text, text, strategy, spans, sha256)
 
 
 def _stale(context: ToolContext, path: str, data: bytes, old: str) -> ToolResult | None:

@@ -7,6 +7,7 @@ matches count only when there is one, or the caller says which.
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import itertools
 import math
@@ -15,7 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Span", "Strategy", "find_spans"]
+from ...sandbox.base.files import TextFile
+
+__all__ = ["Span", "Strategy", "find_spans", "splice_mixed"]
 
 Strategy = Literal["exact", "trailing_whitespace", "whitespace_folding"]
 
@@ -43,6 +46,27 @@ def find_spans(text: str, old: str, new: str) -> tuple[Strategy, tuple[Span, ...
     if trailing:
         return "trailing_whitespace", trailing
     return "whitespace_folding", _by_lines(text, old, new, lambda line: " ".join(line.split()), fold=True)
+
+
+def splice_mixed(data: bytes, file: TextFile, spans: Sequence[Span]) -> bytes:
+    """The bytes of a file with mixed line ends after replacing ``spans`` of its text.
+
+    Every line end outside the spans stays; new ones are like that of the line where the span
+    begins. The replacements must be encodable.
+    """
+    raw = data[len(file.bom) :].decode(file.encoding)
+    # Where the normalised text has one character and the raw text two.
+    doubled = [match.start() - n for n, match in enumerate(re.finditer("\r\n", raw))]
+
+    def raw_offset(offset: int) -> int:
+        return offset + bisect.bisect_left(doubled, offset)
+
+    for span in sorted(spans, key=lambda span: -span.start):
+        start, end = raw_offset(span.start), raw_offset(span.end)
+        ending = re.compile("\r\n|\r|\n").search(raw, start)
+        newline = ending[0] if ending else file.newline
+        raw = raw[:start] + span.replacement.replace("\n", newline) + raw[end:]
+    return file.bom + raw.encode(file.encoding)
 
 
 def _exact(text: str, old: str, new: str) -> tuple[Span, ...]:
