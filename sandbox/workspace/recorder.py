@@ -19,6 +19,7 @@ from .store import Store, TreeChange
 
 MAX_RECORDED_BYTES = 128 << 20
 """Larger new files are not part of snapshots (dumps, data); they stay where they are."""
+_LOOK_AHEAD = 400
 _RACY_NS = 50_000_000
 _IGNORE_FILE_BYTES = 1 << 20
 
@@ -66,6 +67,7 @@ class Recorder:
         self._entered: dict[str, bool] = {}
         self._ignored_files: dict[str, bool] = {}
         self._ignore_files: dict[str, _Signature] = {}
+        self._ahead: list[str] = []
         self._refused: set[str] = set()
         self.notes: dict[str, None] = {}
 
@@ -270,18 +272,19 @@ class Recorder:
     def _survey(self) -> Scan:
         """Lists the copy, entering only directories that hold or may hold recorded files."""
         for _ in range(3):
+            self._ahead = []
             total = self._tree.scan([""], self._enter)
             again = self._sync_ignore_files(total)
-            while total.undecided and not again:
+            while (self._ahead or total.undecided) and not again:
                 undecided, total.undecided = total.undecided, []
-                ignored = self._store.ignored(undecided, directories=True)
-                for path in undecided:
+                ahead, self._ahead = self._ahead, []
+                ignored = self._store.ignored([*ahead, *undecided], directories=True)
+                for path in (*ahead, *undecided):
                     self._entered[path] = path not in ignored
+                if ignored:
+                    total.drop_below(ignored)
                 more = self._tree.scan([path for path in undecided if path not in ignored], self._enter)
-                total.files.update(more.files)
-                total.undecided += more.undecided
-                total.special += more.special
-                total.unreadable += more.unreadable
+                total.add(more)
                 again = self._sync_ignore_files(total)
             if not again:
                 return total
@@ -297,6 +300,10 @@ class Recorder:
             name = path.rpartition("/")[2]
             if name.lower() == ".git" or path in self._extra or is_litter(path):
                 verdict = self._entered[path] = False
+            elif len(self._ahead) < _LOOK_AHEAD:
+                # Entered before git is asked: one question for many directories instead of one per level.
+                self._ahead.append(path)
+                return True
         return verdict
 
     def _sync_ignore_files(self, scan: Scan) -> bool:

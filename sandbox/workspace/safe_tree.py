@@ -12,12 +12,14 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 MAX_DEPTH = 256
+MAX_PATH_BYTES = 3000
+"""Leaves room for a prefix and a name within the system's 4096."""
 MAX_ENTRIES = 2_000_000
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,6 +37,23 @@ class Scan:
     """Pipes, sockets and devices."""
     unreadable: list[str] = field(default_factory=list[str])
     """Directories that could not be entered or are nested too deep."""
+
+    def add(self, other: Scan) -> None:
+        """Takes in what another scan saw."""
+        self.files.update(other.files)
+        self.undecided += other.undecided
+        self.special += other.special
+        self.unreadable += other.unreadable
+
+    def drop_below(self, directories: Collection[str]) -> None:
+        """Forgets what lies directly in any of ``directories`` (of which every level is named)."""
+        self.files = {
+            path: details
+            for path, details in self.files.items()
+            if path.rpartition("/")[0] not in directories
+        }
+        for paths in (self.undecided, self.special, self.unreadable):
+            paths[:] = [path for path in paths if path.rpartition("/")[0] not in directories]
 
 
 class SafeTree:
@@ -63,7 +82,8 @@ class SafeTree:
     def _scan_into(
         self, result: Scan, descriptor: int, path: str, enter: Callable[[str], bool | None]
     ) -> None:
-        if path.count("/") >= MAX_DEPTH or len(result.files) > MAX_ENTRIES:
+        too_long = len(os.fsencode(path)) > MAX_PATH_BYTES
+        if path.count("/") >= MAX_DEPTH or too_long or len(result.files) > MAX_ENTRIES:
             result.unreadable.append(path)
             return
         prefix = f"{path}/" if path else ""
@@ -99,17 +119,22 @@ class SafeTree:
                     os.close(child)
 
     @contextmanager
-    def directory(self, path: str, *, create: bool = False) -> Generator[int]:
-        """A descriptor of the directory ``path``; with ``create`` whatever stands in the way goes."""
+    def directory(self, path: str, *, create: bool = False, replace: bool = False) -> Generator[int]:
+        """A descriptor of the directory ``path``.
+
+        ``create`` makes missing ones; ``replace`` also removes whatever stands in their way.
+        """
         descriptor = os.open(self._root, _DIRECTORY)
         try:
             for name in _components(path):
                 try:
                     child = _open_directory(descriptor, name)
                 except OSError as error:
-                    if not create or error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                    in_the_way = error.errno in (errno.ENOTDIR, errno.ELOOP)
+                    if not (create and error.errno == errno.ENOENT) and not (replace and in_the_way):
                         raise
-                    with contextlib.suppress(FileNotFoundError):
+                    _make_writable(descriptor)
+                    if in_the_way:
                         os.unlink(name, dir_fd=descriptor)
                     os.mkdir(name, 0o755, dir_fd=descriptor)
                     self._give(name, descriptor)
@@ -156,7 +181,7 @@ class SafeTree:
         """Puts a regular file or link from outside at ``path``, whatever is there; returns its lstat."""
         parent, name = _split(path)
         details = source.lstat()
-        with self.directory(parent, create=True) as descriptor:
+        with self.directory(parent, create=True, replace=True) as descriptor:
             _make_writable(descriptor)
             _remove(descriptor, name)
             if stat.S_ISLNK(details.st_mode):
@@ -189,8 +214,9 @@ class SafeTree:
                 before = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 if stat.S_ISDIR(before.st_mode):
                     raise IsADirectoryError(errno.EISDIR, "is a directory", path)
-                if stat.S_ISREG(before.st_mode):
-                    mode = stat.S_IMODE(before.st_mode) | (0o111 if executable else 0)
+                if not stat.S_ISREG(before.st_mode):
+                    raise OSError(errno.EINVAL, "is a link or special file", path)
+                mode = stat.S_IMODE(before.st_mode) | (0o111 if executable else 0)
             temporary = f".{os.urandom(8).hex()}.tmp"
             try:
                 self._fill(descriptor, temporary, lambda out: _write_all(out, data), mode)

@@ -210,10 +210,12 @@ def list_files(
     missing = set(git.run_sync("ls-files", "-z", "--deleted").fields())
     modified = set(git.run_sync("ls-files", "-z", "--modified").fields())
     unmerged: set[str] = set()
+    recorded: dict[str, tuple[str, str]] = {}
     sparse = 0
     for line in git.run_sync("ls-files", "-z", "-t", "--stage").fields():
         head, _, path = line.partition("\t")
         tag, mode, blob, stage_number = head.split(" ")
+        recorded[path] = (mode, blob)
         if stage_number != "0":
             unmerged.add(path)
         elif mode == GITLINK:
@@ -243,7 +245,7 @@ def list_files(
     if unmerged:
         listing.notes.append(f"{len(unmerged)} files have unresolved merge conflicts")
     _add_untracked(source, git, listing, skip)
-    _set_filtered_apart(source, git, listing)
+    _set_filtered_apart(source, git, listing, recorded)
     return listing
 
 
@@ -289,7 +291,10 @@ def _walk_nested(top: Path, start: str) -> list[str]:
     return sorted(found)
 
 
-def _set_filtered_apart(source: Source, git: Git, listing: Listing) -> None:
+def _set_filtered_apart(
+    source: Source, git: Git, listing: Listing, recorded: Mapping[str, tuple[str, str]]
+) -> None:
+    """Moves files whose stored form only a filter could make (which is not run) to ``filtered``."""
     tracked = [*listing.unchanged, *(set(listing.changed) - set(listing.untracked))]
     data = b"".join(os.fsencode(path) + b"\0" for path in tracked)
     if not data:
@@ -302,9 +307,13 @@ def _set_filtered_apart(source: Source, git: Git, listing: Listing) -> None:
             continue
         if _is_lfs_pointer(source.top / path):
             pointers += 1
-        elif path in listing.unchanged:
-            listing.filtered[path] = listing.unchanged.pop(path)
+        else:
+            listing.filtered[path] = recorded[path]
             filtered += 1
+    listing.unchanged = {
+        path: entry for path, entry in listing.unchanged.items() if path not in listing.filtered
+    }
+    listing.changed = [path for path in listing.changed if path not in listing.filtered]
     if pointers:
         listing.notes.append(f"{pointers} Git LFS files are pointers without their content, and stay so")
     if filtered:

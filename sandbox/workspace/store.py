@@ -18,6 +18,7 @@ from ..base.git import Git
 from .source import Source
 
 _PACK_AFTER_BYTES = 256 << 20
+CAP_BYTES = 2 << 30
 _KEEP_AT_LEAST = 32
 _TIMEOUT_S = 300.0
 
@@ -37,15 +38,15 @@ class Store:
     """Snapshots as git trees under ``directory``, with the user's objects as alternates.
 
     Growth is bounded: after every 256 MiB of new content the loose objects are packed
-    (near-identical versions of a file cost little then), and beyond ``cap_bytes`` the
+    (near-identical versions of a file cost little then), and beyond ``cap_bytes`` (2 GiB) the
     oldest snapshots are forgotten, never the base or the newest 32.
     """
 
-    def __init__(self, directory: Path, *, cap_bytes: int = 2 << 30) -> None:
+    def __init__(self, directory: Path, *, cap_bytes: int | None = None) -> None:
         self._git_dir = directory / "store.git"
         self._directory = directory
         self._mirror = directory / "ignore-rules"
-        self._cap_bytes = cap_bytes
+        self._cap_bytes = CAP_BYTES if cap_bytes is None else cap_bytes
         self._unpacked = 0
         self._kept: dict[str, None] = {}
         self._dropped: set[str] = set()
@@ -139,7 +140,7 @@ class Store:
         self.write_tree()
 
     def mixed_tree(self, now: str, other: str, paths: Sequence[str]) -> str:
-        """The tree ``now`` with some paths as they are (or are not) in ``other``; the index stays at ``now``."""
+        """The tree ``now`` with some paths as they are (or are not) in ``other``; the index stays."""
         lines = self._run("ls-tree", "-r", "-z", "--full-tree", other, "--", *paths).split(b"\0")
         there: dict[str, tuple[str, str]] = {}
         for line in lines:
@@ -255,9 +256,8 @@ class Store:
             git.run_sync("prune", "--expire=now", check=False, timeout_s=_TIMEOUT_S)
 
     def destroy(self) -> None:
-        """Removes the store, the mirror and all stages."""
-        for path in (self._git_dir, self._mirror, *self._directory.glob("stage-*")):
-            shutil.rmtree(path, ignore_errors=True)
+        """Removes the store and everything beside it."""
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def exclude_rules(source: Source) -> bytes:
