@@ -8,6 +8,7 @@ swaps a file for a link while we search gains nothing.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -99,7 +100,8 @@ async def search(
         ToolError: ripgrep was demanded and is missing, a glob is bad, or the time was up.
     """
     passes = path_filter(globs)
-    chosen, notes = _searchable(root, sorted({f for f in files if passes(f)}))
+    candidates = sorted({name for name in files if passes(name)})
+    chosen, notes = await asyncio.to_thread(_searchable, root, candidates)
     run = _Run(root, pattern, log_dir, _program(engine), timeout_s)
     counts: dict[str, int] = {}
     for path, number, _ in await run.records("count", 0, chosen):
@@ -114,13 +116,7 @@ async def search(
     spots: dict[str, list[tuple[int, int]]] = {}
     for path, line, column in await run.records("lines", max_results, wanted):
         spots.setdefault(path, []).append((line, column))
-    matches: list[Match] = []
-    changed = 0
-    for path in sorted(spots):
-        room = max_results - len(matches)
-        found = _texts(root, path, sorted(spots[path])[:room])
-        changed += found is None
-        matches.extend(found or ())
+    matches, changed = await asyncio.to_thread(_shown, root, spots, max_results)
     if changed:
         notes.append(f"{changed} file(s) changed while they were searched and are not shown")
     return SearchResult(
@@ -264,6 +260,18 @@ def _batches(files: Sequence[str]) -> Iterator[list[str]]:
         size += length
     if batch:
         yield batch
+
+
+def _shown(root: Path, spots: dict[str, list[tuple[int, int]]], max_results: int) -> tuple[list[Match], int]:
+    """The first matches with their text, and the number of files that changed meanwhile."""
+    matches: list[Match] = []
+    changed = 0
+    for path in sorted(spots):
+        room = max_results - len(matches)
+        found = _texts(root, path, sorted(spots[path])[:room])
+        changed += found is None
+        matches.extend(found or ())
+    return matches, changed
 
 
 def _texts(root: Path, path: str, spots: Sequence[tuple[int, int]]) -> list[Match] | None:
