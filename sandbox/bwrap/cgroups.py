@@ -80,9 +80,10 @@ def create_groups(run_id: str, limits: SandboxLimits) -> RunGroups:
     name = f"{_owner_prefix()}{re.sub(r'[^A-Za-z0-9_.-]+', '-', run_id)[:60]}"
     directories: dict[str, Path] = {}
     unified: set[str] = set()
-    for hierarchy in _hierarchies():
+    # A process has one place in the unified hierarchy: the ancestor that offers most, nearest first.
+    for hierarchy in sorted(_hierarchies(), key=lambda each: -len(each.controllers) if each.unified else -9):
         wanted = hierarchy.controllers - directories.keys()
-        if not wanted:
+        if not wanted or (hierarchy.unified and unified):
             continue
         directory = hierarchy.parent / name
         try:

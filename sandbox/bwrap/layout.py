@@ -141,25 +141,27 @@ def build_layout(
     )
     _cover_proc(layout)
     _etc(layout, places.etc)
-    for directory in hide:
-        if directory.is_dir() and any(directory.is_relative_to(shown) for shown in visible):
-            layout.add("--tmpfs", str(directory), "--remount-ro", str(directory))
+    hidden = [place for place in hide if place.is_dir() and any(shown in place.parents for shown in visible)]
+    for directory in hidden:
+        layout.add("--tmpfs", str(directory))
     layout.bind(places.tmp, "/tmp", read_only=False)
     layout.add("--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--dir", "/run")
     layout.bind(places.home, HOME, read_only=False)
     wanted = [*spec.mounts, Mount(spec.workspace, spec.workdir, read_only=False)]
     # Parents before children, so that a mount inside the workspace lands on top of it.
     for mount in sorted(wanted, key=lambda mount: len(Path(mount.target).parts)):
-        if mount.read_only and mount.target == str(mount.source) and _already(mount.source, visible, hide):
+        if mount.read_only and mount.target == str(mount.source) and _already(mount.source, visible, hidden):
             continue
         layout.bind(mount.source, mount.target, read_only=mount.read_only)
-    layout.add("--remount-ro", "/")
+    # Last, because the mounts above may lie in there.
+    for directory in (*hidden, Path("/")):
+        layout.add("--remount-ro", str(directory))
     return layout
 
 
-def _already(source: Path, visible: Sequence[Path], hide: Sequence[Path]) -> bool:
+def _already(source: Path, visible: Sequence[Path], hidden: Sequence[Path]) -> bool:
     shown = any(source.is_relative_to(place) for place in visible)
-    return shown and not any(source.is_relative_to(place) for place in hide)
+    return shown and not any(source.is_relative_to(place) for place in hidden)
 
 
 def _system(layout: Layout) -> list[Path]:

@@ -9,6 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..base.errors import ToolError
+
+_LONGEST_WORD = 128 << 10
+"""MAX_ARG_STRLEN of Linux, with its final null."""
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
@@ -60,6 +64,17 @@ def write_plan(plan: LaunchPlan, path: Path) -> list[str]:
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         json.dump(content, file, ensure_ascii=False)
     return [sys.executable, "-I", "-S", str(_LAUNCHER), str(path)]
+
+
+def check_command(argv: Sequence[str], cwd: str) -> None:
+    """Raises ToolError for what no exec could take, so that it is not mistaken for a broken sandbox."""
+    if not argv:
+        raise ToolError("no command was given")
+    if any("\0" in word for word in (*argv, cwd)):
+        raise ToolError("a command line cannot hold null characters")
+    sizes = [len(os.fsencode(word)) + 1 for word in argv]
+    if max(sizes) > _LONGEST_WORD or sum(sizes) > os.sysconf("SC_ARG_MAX") // 2:
+        raise ToolError("the command line is longer than the system allows", hint="pass the data in a file")
 
 
 def isolation_options(*, own_network: bool, chdir: str, disable_userns: bool) -> list[str]:

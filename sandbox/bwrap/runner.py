@@ -34,7 +34,7 @@ from .guard import DiskGuard
 from .handle import BwrapChannel, BwrapHandle
 from .layout import HOME, USER_NAME, Layout, build_layout, check_workdir, private_etc
 from .places import PrivatePlaces
-from .plan import LaunchPlan, holder_options, isolation_options, write_plan
+from .plan import LaunchPlan, check_command, holder_options, isolation_options, write_plan
 from .program import BwrapProgram, diagnose, failure, find_bwrap
 from .seccomp import filter_program
 from .status import namespace_pids, read_status, uid_is_mapped
@@ -101,7 +101,7 @@ class BwrapRunner:
                 self.spec,
                 self._places,
                 sized_tmpfs=program.knows("--size"),
-                hide=[self.spec.state_dir, Path.home()],
+                hide=[self.spec.state_dir, Path(os.path.expanduser("~"))],  # noqa: PTH111 - never raises,
             )
             self._groups = create_groups(self.spec.run_id, self.spec.limits)
             self._program = program
@@ -200,6 +200,7 @@ class BwrapRunner:
         env: Mapping[str, str],
     ) -> tuple[list[str], Path]:
         assert self._program is not None
+        check_command(argv, cwd)
         own_network = self.spec.network is NetworkPolicy.NONE and not self._network_pid
         options = isolation_options(
             own_network=own_network, chdir=cwd, disable_userns=self._program.knows("--disable-userns")

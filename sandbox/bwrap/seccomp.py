@@ -138,7 +138,8 @@ def filter_program(machine: str | None = None) -> bytes | None:
     for request in (_TIOCSTI, _TIOCLINUX):
         body += [_step(_EQUAL, request, 0, 1), _fail(errno.EPERM)]
     program += _when_call(_IOCTL[column], [*body, allow])
-    # Process 1 is bubblewrap's reaper: a command that took it over could forge its own exit code.
+    # Process 1 is bubblewrap's reaper, no stronger than the command. Taking it over (which /proc/1/mem
+    # still allows) could only forge the command's own exit code; debuggers have no business there.
     body = [_argument(1), _step(_EQUAL, 1, 0, 1), _fail(errno.EPERM), allow]
     program += _when_call(_PTRACE[column], body)
     body = [_argument(0)]

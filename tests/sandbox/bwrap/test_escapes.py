@@ -279,6 +279,19 @@ async def test_a_mount_is_read_only_and_reachable_below_a_closed_directory(
     assert result.text().split() == ["tool", "data", "tools"]
 
 
+async def test_a_home_directory_below_a_system_directory_is_hidden_but_not_the_mounts_in_it(
+    make_box: MakeBox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path("/usr/share/doc")
+    assert any(home.iterdir())
+    monkeypatch.setenv("HOME", str(home))
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    box = await make_box(mounts=(Mount(tools, f"{home}/venv"),))
+    result = await box.sh(f"ls {home}; touch {home}/x 2>/dev/null && echo WROTE; true")
+    assert result.text() == "venv\n"
+
+
 async def test_the_preloading_of_libraries_happens_inside_only(make_box: MakeBox, tmp_path: Path) -> None:
     box = await make_box(
         env={"LD_PRELOAD": f"{WORKDIR}/evil.so", "PYTHONPATH": WORKDIR, "BASH_ENV": f"{WORKDIR}/rc"}

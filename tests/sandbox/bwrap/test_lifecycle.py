@@ -57,6 +57,26 @@ async def test_a_missing_working_directory_is_an_error_the_model_can_react_to(bo
     assert (await box.sh("pwd", cwd="gone")).text() == f"{WORKDIR}/gone\n"
 
 
+@pytest.mark.parametrize(
+    "argv", [[], ["echo", "x" * 200_000], ["echo", "a\0b"], ["echo", *["y" * 100_000] * 30]]
+)
+async def test_a_command_line_no_system_takes_is_the_models_error_not_the_sandboxs(
+    box: Box, argv: list[str]
+) -> None:
+    with pytest.raises(ToolError):
+        await box.sandbox.run(argv)
+    assert (await box.sh("echo fine")).text() == "fine\n"
+
+
+async def test_a_variable_that_was_stripped_is_named_with_the_reason(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_URL", "http://localhost")
+    result = await box.sh('set -u; echo "$SERVICE_URL"')
+    assert result.exit_code != 0
+    assert "SERVICE_URL is set outside but commands get a scrubbed environment" in result.note
+
+
 async def test_standard_input_is_empty_and_prompts_fail_at_once(box: Box) -> None:
     result = await box.sh("read answer || echo no answer")
     assert result.text() == "no answer\n"
