@@ -32,9 +32,8 @@ def judge(report: TestReport, targets: Sequence[str], must_pass: Collection[str]
     passed = {case.id for case in report.cases if case.outcome is Outcome.PASSED}
     broken = {error.path for error in report.collection_errors}
     files = {case.path for case in report.cases if case.outcome is Outcome.PASSED}
-    still_bad = tuple(
-        target for target in targets if target not in passed and (target in broken or target not in files)
-    )
+    files -= broken | {case.path for case in report.failing()}
+    still_bad = tuple(target for target in targets if target not in passed and target not in files)
     kept = report.passing_ids()
     regressed = tuple(sorted(test for test in must_pass if test not in kept))
     return Verdict(still_bad, regressed, not report.complete)

@@ -41,6 +41,7 @@ async def opened(
     *,
     kind: str = "host",
     progress: list[Progress] | None = None,
+    test_timeout_s: float = 60,
 ) -> AsyncIterator[ToolContext]:
     """Everything the tools need, on a copy of a repository made of ``files``."""
     repository = await make_repository(base / "repository", files)
@@ -65,7 +66,9 @@ async def opened(
         return name
 
     seen = progress if progress is not None else []
-    runner = TestRunner(PytestAdapter(), sandbox, environment.at(workdir), ledger, workspace)
+    runner = TestRunner(
+        PytestAdapter(), sandbox, environment.at(workdir), ledger, workspace, test_timeout_s=test_timeout_s
+    )
     try:
         yield ToolContext(
             workspace=workspace,

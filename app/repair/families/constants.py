@@ -30,7 +30,7 @@ class Constants(Family):
             parent = view.source.parents.get(node)
             negative = isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub)
             for new, weight in _integers(value):
-                if not (negative and new.startswith("-")):
+                if not (negative and new.startswith("-")) and not (new == "0" and _is_offset(node, parent)):
                     yield Proposal(replace(view, node, new), f"replaces {old} by {new}", weight)
             yield from self._others(node, view, int, 0.45)
         elif isinstance(value, float):
@@ -115,6 +115,13 @@ def _integers(value: int) -> list[tuple[str, float]]:
         if value % 2 == 0:
             weighted.setdefault(value // 2, 0.25)
     return [(str(new), weight) for new, weight in weighted.items()]
+
+
+def _is_offset(node: ast.AST, parent: ast.AST | None) -> bool:
+    """Whether the constant is added or subtracted: dropping it altogether belongs to the family of bounds."""
+    return (
+        isinstance(parent, ast.BinOp) and parent.right is node and isinstance(parent.op, (ast.Add, ast.Sub))
+    )
 
 
 def _quoted(value: str, like: str) -> str:

@@ -31,7 +31,7 @@ class Exceptions(Family):
     name = "exception"
     prior = 0.75
     fault = "raised or caught the wrong exception"
-    boosts = {"ValueError": 1.3, "KeyError": 1.3, "TypeError": 1.2, "IndexError": 1.3}  # noqa: RUF012
+    boosts = dict.fromkeys(_NEAR, 1.5)
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
         if isinstance(node, ast.Raise) and node.exc is not None:
@@ -66,8 +66,8 @@ class Exceptions(Family):
             return
         old = view.source.segment(node.type)
         inner = old[1:-1].rstrip(", ") if isinstance(node.type, ast.Tuple) and old.startswith("(") else old
-        extra = [*view.evidence.raised, *_NEAR.get(old, ())[:2]]
-        for name in dict.fromkeys(extra):
+        extra = dict.fromkeys(_NEAR.get(old, ())[:2], 0.7) | dict.fromkeys(view.evidence.raised, 1.0)
+        for name, weight in extra.items():
             if name not in old and (hasattr(builtins, name) or name in view.module_names):
                 text = f"({inner}, {name})"
-                yield Proposal(replace(view, node.type, text), f"also catches {name}", 0.7, Harm.LOOSENS)
+                yield Proposal(replace(view, node.type, text), f"also catches {name}", weight, Harm.LOOSENS)

@@ -11,6 +11,7 @@ from ..family import Family, Harm, Proposal
 from ..scope import ModuleView
 from ..source import FUNCTIONS, LOOPS, Edit
 
+_LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _BLOCKS = (ast.If, *LOOPS, ast.With, ast.AsyncWith)
 
 
@@ -53,6 +54,8 @@ class Moves(Family):
         if position + 1 >= len(block) or not view.source.alone_on_lines(block[position + 1]):
             return
         other = block[position + 1]
+        if isinstance(other, _LEAVING):
+            return  # what came after it would never run
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)) or view.source.is_docstring(
             getattr(node, "value", node)
         ):

@@ -1,0 +1,192 @@
+"""The parts that judge: spectra, verdicts, order, choice and diffs."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import make_repository
+from whimbrel.app.repair.candidates import Candidate, Novelty
+from whimbrel.app.repair.choice import choose, literals_of
+from whimbrel.app.repair.diffs import unified_diff
+from whimbrel.app.repair.evidence import Evidence
+from whimbrel.app.repair.family import Harm
+from whimbrel.app.repair.minimise import minimise
+from whimbrel.app.repair.source import Edit, ModuleSource
+from whimbrel.app.repair.spectra import Counts, count_lines, ochiai
+from whimbrel.app.repair.verdict import judge
+from whimbrel.app.repo.testing.report import CollectionError, Outcome, TestCase, TestReport
+from whimbrel.sandbox.base.git import Git
+
+SOURCE = ModuleSource("m.py", b"def f(a):\n    return a + 40\n")
+
+
+def candidate(
+    start: int, end: int, text: str, *, score: float = 1.0, harm: Harm = Harm.PRECISE, **values: object
+) -> Candidate:
+    edits = (Edit(start, end, text),)
+    return Candidate("m.py", 2, 2, edits, str(values.get("family", "x")), "was wrong", text, harm, score)
+
+
+def case(test: str, outcome: Outcome) -> TestCase:
+    return TestCase(test, outcome, path=test.split("::")[0])
+
+
+def test_ochiai_is_one_for_lines_only_failing_tests_run_and_falls_with_passing_ones():
+    assert ochiai(Counts(2, 0), 2) == 1.0
+    assert ochiai(Counts(1, 3), 1) == 0.5
+    assert ochiai(Counts(1, 1), 4) == pytest.approx(1 / math.sqrt(8))
+    assert ochiai(Counts(0, 5), 2) == 0.0
+    assert ochiai(Counts(), 0) == 0.0
+
+
+def test_lines_are_counted_per_test_and_files_without_failures_are_left_out():
+    coverage = {
+        "bad": {"a.py": frozenset({1, 2})},
+        "good": {"a.py": frozenset({2, 3}), "b.py": frozenset({1})},
+    }
+    assert count_lines(coverage, ["bad"], ["good"]) == {"a.py": {1: Counts(1, 0), 2: Counts(1, 1)}}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SKIPPED, Outcome.XFAILED, Outcome.XPASSED, Outcome.FAILED])
+def test_a_target_that_does_not_plainly_pass_is_not_fixed(outcome: Outcome):
+    verdict = judge(TestReport((case("t.py::a", outcome),)), ["t.py::a"], ())
+    assert verdict.still_bad == ("t.py::a",) and not verdict.good
+
+
+def test_a_vanished_test_is_not_fixed_and_a_skipped_one_is_a_regression():
+    report = TestReport((case("t.py::a", Outcome.PASSED), case("t.py::b", Outcome.SKIPPED)))
+    assert judge(report, ["t.py::gone"], ()).still_bad == ("t.py::gone",)
+    assert judge(report, ["t.py::a"], {"t.py::a", "t.py::b"}).regressed == ("t.py::b",)
+
+
+def test_a_file_that_could_not_be_collected_has_to_run_and_pass():
+    still = TestReport((), (CollectionError("t.py", "NameError", ""),))
+    assert judge(still, ["t.py"], ()).still_bad == ("t.py",)
+    assert judge(TestReport((case("t.py::a", Outcome.PASSED),)), ["t.py"], ()).good
+    mixed = TestReport((case("t.py::a", Outcome.PASSED), case("t.py::b", Outcome.FAILED)))
+    assert not judge(mixed, ["t.py"], ()).good
+
+
+def test_a_run_cut_short_shows_nothing():
+    assert not judge(TestReport((case("t.py::a", Outcome.PASSED),), complete=False), ["t.py::a"], ()).good
+
+
+def test_taking_functionality_away_comes_last_whatever_its_score():
+    removal = candidate(10, 28, "    pass", score=9.0, harm=Harm.REMOVES)
+    precise = candidate(23, 24, "-", score=0.1)
+    choice = choose([removal, precise], {"m.py": SOURCE}, ())
+    assert choice.ranked[0] is precise and not choice.ambiguous
+
+
+def test_a_constant_of_the_test_counts_against_a_patch():
+    baked = candidate(25, 27, "4711", score=1.0)
+    general = candidate(23, 24, "-", score=0.6)
+    choice = choose([baked, general], {"m.py": SOURCE}, literals_of("assert f(0) == 4711"))
+    assert choice.ranked[0] is general
+
+
+def test_patches_alike_in_score_harm_and_size_are_ambiguous():
+    one, two = candidate(25, 27, "39"), candidate(25, 27, "41")
+    assert choose([one, two], {"m.py": SOURCE}, ()).ambiguous
+    far = candidate(25, 27, "41", score=0.9)
+    assert not choose([one, far], {"m.py": SOURCE}, ()).ambiguous
+
+
+def test_among_equals_the_clearly_smaller_patch_is_taken():
+    large, small = candidate(10, 28, "    return a + a + a + a + 0"), candidate(23, 24, "-")
+    choice = choose([large, small], {"m.py": SOURCE}, ())
+    assert choice.ranked == (small, large) and not choice.ambiguous
+
+
+def test_candidates_with_the_same_tree_are_tried_once_and_broken_ones_never():
+    novelty = Novelty({"m.py": SOURCE})
+    assert novelty.is_new(candidate(25, 27, "41"))
+    assert not novelty.is_new(candidate(25, 27, "(41)"))
+    assert not novelty.is_new(candidate(25, 27, "40"))  # the original
+    assert not novelty.is_new(candidate(23, 24, "+ +) -"))
+
+
+async def test_edits_that_are_not_needed_are_undone():
+    both = Candidate(
+        "m.py",
+        2,
+        2,
+        (Edit(21, 22, "b"), Edit(25, 27, "41")),
+        "x",
+        "was wrong",
+        "two edits",
+        Harm.PRECISE,
+        1.0,
+    )
+
+    async def passes(one: Candidate) -> bool:
+        return Edit(25, 27, "41") in one.edits
+
+    assert (await minimise(both, passes)).edits == (Edit(25, 27, "41"),)
+
+
+def test_exceptions_of_failing_tests_become_evidence():
+    cases = (
+        TestCase("a", Outcome.FAILED, exception="builtins.KeyError"),
+        TestCase("b", Outcome.FAILED, exception="Failed", message="DID NOT RAISE <class 'ValueError'>"),
+        TestCase("c", Outcome.FAILED, exception="AssertionError", message="TypeError not raised"),
+    )
+    assert Evidence.of(cases) == Evidence(("KeyError",), ("ValueError", "TypeError"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a\nb\nc\n", "a\nB\nc\n"),
+        ("a\nb", "a\nB"),
+        ("a\nb", "a\nb\nc\n"),
+        ("a\r\nb\r\n", "a\r\nB\r\n"),
+        ("a\n\x0cb\n\u2028c\n", "a\n\x0cb\n\u2028C\n"),
+        ("é\n" * 20, "é\n" * 10 + "ü\n" + "é\n" * 10),
+    ],
+)
+async def test_diffs_apply_with_git(before: str, after: str, tmp_path: Path):
+    repository = await make_repository(tmp_path / "r", {"d/m.py": before.encode()})
+    git = Git(repository / ".git", repository)
+    await git.run("apply", "-", input=unified_diff("d/m.py", before, after).encode())
+    assert (repository / "d/m.py").read_bytes() == after.encode()
+
+
+def test_the_order_of_candidates_does_not_depend_on_hashing():
+    program = """
+import hashlib
+from whimbrel.app.repair.candidates import generate
+from whimbrel.app.repair.evidence import Evidence
+from whimbrel.app.repair.localise import Localisation
+from whimbrel.app.repair.source import ModuleSource
+text = b'''
+import os
+class A:
+    def f(self, one, two):
+        x = {one: two, "k": self.z}
+        self.y = x
+        return x[one] + self.g(two, one)
+    def g(self, a, b):
+        return a - b
+'''
+source = ModuleSource("m.py", text)
+place = Localisation((), {"m.py": dict.fromkeys(range(1, 10), 1.0)}, {"m.py": source})
+found = generate(place, Evidence(("KeyError", "TypeError"), ("ValueError",)))
+assert len(found) > 150
+print(hashlib.sha256(repr(found).encode()).hexdigest())
+"""
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "77")
+    }
+    assert len(seen) == 1
