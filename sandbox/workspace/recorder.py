@@ -19,6 +19,10 @@ from .store import Store, TreeChange
 
 MAX_RECORDED_BYTES = 128 << 20
 """Larger new files are not part of snapshots (dumps, data); they stay where they are."""
+MAX_TRACKED_BYTES = 512 << 20
+"""A recorded file that grew beyond this keeps its last recorded content."""
+MAX_ROUND_BYTES = 4 << 30
+"""New content of one snapshot."""
 _LOOK_AHEAD = 400
 _RACY_NS = 50_000_000
 _IGNORE_FILE_BYTES = 1 << 20
@@ -68,6 +72,7 @@ class Recorder:
         self._ignored_files: dict[str, bool] = {}
         self._ignore_files: dict[str, _Signature] = {}
         self._ahead: list[str] = []
+        self._unseen: set[str] = set()
         self._refused: set[str] = set()
         self.notes: dict[str, None] = {}
 
@@ -145,6 +150,7 @@ class Recorder:
         """Makes the copy equal to ``tree``; files that were never recorded stay."""
         self._store.require(tree)
         changes = self._store.changes(self.snapshot(), tree)
+        changes += self._rewrites({change.path for change in changes})
         if not changes:
             return
         self._store.read_tree(tree)
@@ -177,6 +183,13 @@ class Recorder:
             raise ToolError(f"the copy could not be put back: {error.strerror or error}") from error
         finally:
             shutil.rmtree(stage, ignore_errors=True)
+
+    def _rewrites(self, known: set[str]) -> list[TreeChange]:
+        """Files whose present content could not be recorded: to be written again though nothing differs."""
+        again = [path for path in self._unseen if path not in known and path in self._records]
+        self._unseen.clear()
+        modes = [(path, self._records[path]) for path in again]
+        return [TreeChange(path, record.mode, record.mode, record.blob, "M") for path, record in modes]
 
     def _changed(self, scan: Scan) -> dict[str, os.stat_result]:
         changed: dict[str, os.stat_result] = {}
@@ -235,12 +248,16 @@ class Recorder:
             for path, details in changed.items():
                 target = stage / path
                 signature = _signature(details)
+                if size > MAX_ROUND_BYTES:
+                    raise ToolError(f"more than {MAX_ROUND_BYTES >> 30} GiB changed in the copy at once")
                 try:
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    self._tree.copy_out(path, target)
+                    self._tree.copy_out(path, target, MAX_TRACKED_BYTES)
                 except FileNotFoundError:
                     continue
                 except OSError as error:
+                    target.unlink(missing_ok=True)
+                    self._unseen.add(path)
                     self.notes[f"{path} could not be read: {error.strerror or error}"] = None
                     continue
                 staged[path] = signature

@@ -151,10 +151,10 @@ class SafeTree:
         with self.directory(parent) as descriptor:
             return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
 
-    def read(self, path: str, max_bytes: int | None = None) -> bytes:
-        """Content of a regular file. Raises OSError (also for links, pipes, devices and directories)."""
+    def read(self, path: str, max_bytes: int) -> bytes:
+        """The first ``max_bytes`` of a regular file. Raises OSError (also for links, pipes, devices)."""
         with self._open_file(path) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
-            return file.read() if max_bytes is None else file.read(max_bytes)
+            return file.read(max_bytes)
 
     def link_target(self, path: str) -> bytes:
         """What the symbolic link ``path`` says."""
@@ -162,8 +162,12 @@ class SafeTree:
         with self.directory(parent) as descriptor:
             return os.readlink(os.fsencode(name), dir_fd=descriptor)
 
-    def copy_out(self, path: str, target: Path) -> None:
-        """Copies a regular file, or a link as a link, to ``target`` outside; keeps the executable bit."""
+    def copy_out(self, path: str, target: Path, max_bytes: int) -> None:
+        """Copies a regular file, or a link as a link, to ``target`` outside; keeps the executable bit.
+
+        Raises:
+            OSError: also when the file has (or grows to) more than ``max_bytes``.
+        """
         details = self.stat(path)
         if stat.S_ISLNK(details.st_mode):
             target.symlink_to(os.fsdecode(self.link_target(path)))
@@ -172,7 +176,7 @@ class SafeTree:
         with self._open_file(path) as source:
             out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                copy_content(source, out)
+                copy_content(source, out, max_bytes)
                 os.fchmod(out, mode)
             finally:
                 os.close(out)
@@ -297,8 +301,19 @@ def remove_tree(path: Path) -> None:
         os.close(parent)
 
 
-def copy_content(source: int, target: int) -> None:
+def copy_content(source: int, target: int, max_bytes: int | None = None) -> None:
     """Copies from one descriptor to another to the end, in the kernel where it can."""
+    if max_bytes is not None:
+        # Sparse files cost the one who made them nothing: look at the size before writing it out.
+        if os.fstat(source).st_size > max_bytes:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        copied = 0
+        while data := os.read(source, _COPY_CHUNK):
+            copied += len(data)
+            if copied > max_bytes:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+            _write_all(target, data)
+        return
     try:
         while os.copy_file_range(source, target, _COPY_CHUNK):
             pass

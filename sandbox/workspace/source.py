@@ -172,7 +172,13 @@ def _excludes_file(git: Git) -> Path | None:
     configured = git.run_sync("config", "--type=path", "--get", "core.excludesFile", check=False)
     if configured.exit_code == 0:
         return Path(configured.text())
-    home = os.environ.get("XDG_CONFIG_HOME") or (Path.home() / ".config")
+    home = os.environ.get("XDG_CONFIG_HOME")
+    if not home:
+        try:
+            home = Path.home() / ".config"
+        except RuntimeError:
+            # A numeric user without an entry in the password file and without HOME has no home.
+            return None
     return Path(home) / "git" / "ignore"
 
 

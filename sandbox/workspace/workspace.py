@@ -213,17 +213,20 @@ class Workspace:
             raise ToolError(f"{relative} leads into .git, which is off limits")
         return path
 
-    def read(self, relative: str) -> bytes:
+    def read(self, relative: str, *, max_bytes: int = 256 << 20) -> bytes:
         """Content of a regular file of the copy; follows no links and waits for no pipe.
 
         Raises:
-            ToolError: a bad path, or no regular file there.
+            ToolError: a bad path, no regular file there, or more than ``max_bytes``.
         """
         self._check_name(relative)
         try:
-            return self._tree.read(os.path.normpath(relative))
+            data = self._tree.read(os.path.normpath(relative), max_bytes + 1)
         except OSError as error:
             raise ToolError(f"{relative} cannot be read: {error.strerror or error}") from error
+        if len(data) > max_bytes:
+            raise ToolError(f"{relative} cannot be read whole: it has more than {max_bytes} bytes")
+        return data
 
     def write(self, relative: str, data: bytes, *, executable: bool = False) -> None:
         """Writes a file of the copy atomically, for its owner; keeps the mode; follows no links.

@@ -29,7 +29,8 @@ async def test_restoring_brings_back_tracked_and_new_files_and_leaves_ignored_on
     middle = await workspace.snapshot()
     before = files_of(workspace)
     shell(
-        "rm -r src link; echo x > tests/test_a.py; chmod -x run.sh; echo y > new; mkdir src; echo d > src/other;"
+        "rm -r src link; echo x > tests/test_a.py; chmod -x run.sh; echo y > new; "
+        "mkdir src; echo d > src/other;"
         "mkdir build; echo o > build/o; echo l > x.log",
         root,
     )
@@ -49,7 +50,8 @@ async def test_files_may_become_directories_and_links_and_back(repository: Path,
     root = workspace.root
     before = files_of(workspace)
     shell(
-        "rm run.sh; mkdir -p run.sh/deep; echo 1 > run.sh/deep/f; rm -r src; echo f > src; rm link; echo r > link",
+        "rm run.sh; mkdir -p run.sh/deep; echo 1 > run.sh/deep/f; rm -r src; "
+        "echo f > src; rm link; echo r > link",
         root,
     )
     shell("rm tests/test_a.py; ln -s /etc/passwd tests/test_a.py", root)
@@ -98,7 +100,8 @@ async def test_read_only_and_unreadable_things_are_recorded_and_put_back(
     workspace = await copy(repository)
     root = workspace.root
     shell(
-        "echo z >> src/a.py; chmod 000 src/a.py; chmod 500 src; mkdir locked; echo l > locked/f; chmod 000 locked",
+        "echo z >> src/a.py; chmod 000 src/a.py; chmod 500 src; mkdir locked; "
+        "echo l > locked/f; chmod 000 locked",
         root,
     )
     assert {file.path for file in await workspace.changed_files()} == {"src/a.py", "locked/f"}
@@ -193,7 +196,8 @@ async def test_ignored_files_and_what_tools_leave_behind_are_never_in_the_patch(
 ) -> None:
     workspace = await copy(repository)
     shell(
-        "mkdir -p src/__pycache__ .pytest_cache/v build dist.egg-info node; touch src/__pycache__/a.pyc .coverage"
+        "mkdir -p src/__pycache__ .pytest_cache/v build dist.egg-info node; "
+        "touch src/__pycache__/a.pyc .coverage"
         " .coverage.host.1 .pytest_cache/v/x build/o x.log dist.egg-info/PKG-INFO a.pyc; echo n > node/n",
         workspace.root,
     )
@@ -202,7 +206,8 @@ async def test_ignored_files_and_what_tools_leave_behind_are_never_in_the_patch(
 
 async def test_litter_that_is_tracked_belongs_to_the_repository(repository: Path, copy: Copy) -> None:
     shell(
-        "mkdir __pycache__; echo 1 > __pycache__/kept.pyc; echo 2 > kept.log; git add -f .; git commit -qm odd",
+        "mkdir __pycache__; echo 1 > __pycache__/kept.pyc; echo 2 > kept.log; "
+        "git add -f .; git commit -qm odd",
         repository,
     )
     workspace = await copy(repository)
@@ -229,7 +234,8 @@ async def test_ignore_rules_that_change_inside_count_from_then_on(repository: Pa
         return {file.path for file in await workspace.changed_files() if file.status == "A"}
 
     shell(
-        "mkdir out private; echo 1 > out/x; echo 1 > pkg/sub/g.tmp; echo 1 > private/p; mkdir -p a/b/c; echo 1 > a/b/c/d",
+        "mkdir out private; echo 1 > out/x; echo 1 > pkg/sub/g.tmp; echo 1 > private/p; "
+        "mkdir -p a/b/c; echo 1 > a/b/c/d",
         root,
     )
     assert await new() == {"out/x", "pkg/sub/g.tmp", "a/b/c/d"}
@@ -239,7 +245,8 @@ async def test_ignore_rules_that_change_inside_count_from_then_on(repository: Pa
     )
     await workspace.restore(workspace.base.tree)
     shell(
-        "mkdir -p out a/b/c; echo '*.tmp' > pkg/.gitignore; echo '/out/' >> .gitignore; echo d > a/b/.gitignore",
+        "mkdir -p out a/b/c; echo '*.tmp' > pkg/.gitignore; echo '/out/' >> .gitignore; "
+        "echo d > a/b/.gitignore",
         root,
     )
     shell("echo 1 > out/x; echo 1 > pkg/sub/g.tmp; echo 1 > a/b/c/d; echo 1 > a/b/c/e", root)
@@ -384,6 +391,22 @@ async def test_a_huge_new_file_is_left_out_with_a_note(repository: Path, copy: C
     assert any("dump has 200 MiB" in note for note in workspace.notes)
 
 
+async def test_a_tracked_file_blown_up_without_end_is_noticed_and_put_back(
+    repository: Path, copy: Copy
+) -> None:
+    workspace = await copy(repository)
+    target = workspace.root / "src/a.py"
+    os.truncate(target, 1 << 40)
+    (workspace.root / "src/b.py").write_text("other\n")
+    assert [file.path for file in await workspace.changed_files()] == ["src/b.py"]
+    assert any("src/a.py could not be read: File too large" in note for note in workspace.notes)
+    with pytest.raises(ToolError, match="cannot be read whole"):
+        workspace.read("src/a.py", max_bytes=1000)
+    await workspace.restore(workspace.base.tree)
+    assert target.read_text() == "x = 1\n"
+    assert await workspace.diff() == b""
+
+
 BAD_PATHS = [
     "../x",
     "/etc/passwd",
@@ -473,7 +496,8 @@ async def test_destroying_removes_everything_also_what_is_locked(
 ) -> None:
     workspace = await copy(repository)
     shell(
-        "mkdir -p ro/in; echo 1 > ro/in/f; ln -s /etc ro/in/l; chmod 400 ro/in/f; chmod 000 ro/in; chmod 500 ro",
+        "mkdir -p ro/in; echo 1 > ro/in/f; ln -s /etc ro/in/l; chmod 400 ro/in/f; "
+        "chmod 000 ro/in; chmod 500 ro",
         workspace.root,
     )
     await workspace.snapshot()
