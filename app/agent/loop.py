@@ -179,7 +179,7 @@ class Agent:
             raise loop
 
     def _close(self, history: History, state: RunState, text: str, error: WhimbrelError | None) -> None:
-        why = "not run: " + (error.message if error else "the run ended")
+        why = "no result: " + (error.message if error else "the run ended")
         for part in history.close_open_calls(why):
             self._emit(ToolFinished.of(part))
         status = error.status if error else "answered"

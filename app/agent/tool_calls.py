@@ -204,7 +204,8 @@ class ToolCalls:
         if len(text) > MAX_RESULT_CHARACTERS:
             handle = self._context.keep(text.encode("utf-8"), "text/plain")
             half = MAX_RESULT_CHARACTERS // 2
-            gap = f"[... {len(text) - 2 * half} of {len(text)} characters not shown; all of it: artifact:{handle} ...]"
+            hidden = f"{len(text) - 2 * half} of {len(text)} characters not shown"
+            gap = f"[... {hidden}; all of it: artifact:{handle} ...]"
             text, artifacts = f"{text[:half]}\n{gap}\n{text[-half:]}", (*artifacts, handle)
         part = ToolResultPart(
             call_id=call.part.id,

@@ -15,6 +15,9 @@ from ...sandbox.base.errors import ConfigError
 
 SCHEMA_VERSION = 1
 
+_CHECKED_BYTES = 64 << 20
+"""Files up to this size are checked at every start (a few milliseconds); larger ones when they are read."""
+
 _SCHEMA = """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
@@ -75,6 +78,18 @@ def open_database(directory: Path | None, notice: Callable[[str], None]) -> sqli
         return _connect(None)
 
 
+@contextlib.contextmanager
+def readable(directory: Path) -> Generator[None]:
+    """Turns damage met while reading into one line: ConfigError."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise ConfigError(
+            f"the session store in {directory} cannot be read: {error}",
+            hint="move sessions.db away to start a new one",
+        ) from error
+
+
 def is_full(error: sqlite3.Error) -> bool:
     """Whether the disk (or the page limit of the database) is exhausted."""
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL or "full" in str(error)
@@ -118,6 +133,10 @@ def _connect(path: Path | None) -> sqlite3.Connection:
             )
         if version == 0:
             connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
+        if path is not None and path.stat().st_size <= _CHECKED_BYTES:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(verdict.splitlines()[-1])
         for table in ("sessions", "events", "blobs"):
             connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
     except BaseException:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...sandbox.base.errors import ConfigError, UsageError
 from ..paths import state_dir
-from .database import open_database, read_blob
+from .database import open_database, read_blob, readable
 from .lock import SessionLock, is_locked
 from .writer import SessionWriter
 
@@ -128,13 +128,14 @@ class SessionStore:
 
     def sessions(self, limit: int | None = None) -> list[SessionInfo]:
         """Newest first."""
-        rows = self._connection.execute(
-            "SELECT id, created, updated, status, title, repository, model, product_version,"
-            " (SELECT count(*) FROM events WHERE session_id = id) FROM sessions"
-            " ORDER BY created DESC, id DESC LIMIT ?",
-            (-1 if limit is None else limit,),
-        )
-        return [self._info(row) for row in rows.fetchall()]
+        with readable(self.directory):
+            rows = self._connection.execute(
+                "SELECT id, created, updated, status, title, repository, model, product_version,"
+                " (SELECT count(*) FROM events WHERE session_id = id) FROM sessions"
+                " ORDER BY created DESC, id DESC LIMIT ?",
+                (-1 if limit is None else limit,),
+            ).fetchall()
+        return [self._info(row) for row in rows]
 
     def find(self, prefix: str) -> SessionInfo:
         """The session whose id starts with ``prefix``, or ends with it (the random tail).
@@ -163,13 +164,14 @@ class SessionStore:
 
     def events(self, session_id: str, *, after: int = 0) -> Iterator[SessionEvent]:
         """Events with ``seq > after`` in order; call again with the last seq to follow a live session."""
-        rows = self._connection.execute(
-            "SELECT session_id, seq, parent_seq, kind, version, time, payload FROM events"
-            " WHERE session_id = ? AND seq > ? ORDER BY seq",
-            (session_id, after),
-        )
-        for *head, payload in rows:
-            yield SessionEvent(*head, payload=_decode(payload))
+        with readable(self.directory):
+            rows = self._connection.execute(
+                "SELECT session_id, seq, parent_seq, kind, version, time, payload FROM events"
+                " WHERE session_id = ? AND seq > ? ORDER BY seq",
+                (session_id, after),
+            )
+            for *head, payload in rows:
+                yield SessionEvent(*head, payload=_decode(payload))
 
     def blob(self, handle: str) -> tuple[bytes, str]:
         """``(data, media type)`` of a stored blob.

@@ -56,9 +56,7 @@ class RunTestsTool:
             EnvironmentBroken: no test could run, for reasons outside the code, and none ever did in this run.
             ToolError: the same after tests had run: something the model did broke it.
         """
-        recorded: dict[tuple[str, tuple[str, ...] | None], _Recorded] = context.scratch.setdefault(
-            self.name, {}
-        )
+        recorded = _memory(context)
         selection = tuple(dict.fromkeys(arguments.tests)) if arguments.tests else None
         key = (await context.workspace.snapshot(), selection)
         before = recorded.get(key)
@@ -68,44 +66,47 @@ class RunTestsTool:
                 f" (set rerun to force it). Recorded result:\n"
             )
             return ToolResult(note + before.result.text, before.result.data, before.result.artifacts)
-        context.progress(
-            Progress("test", "running " + (_count(selection) if selection else "the whole suite"))
-        )
-        timeout_s = None if context.deadline is None else max(1.0, context.deadline - time.monotonic())
-        if timeout_s is not None:
-            timeout_s = min(timeout_s, context.tests.run_timeout_s)
+        what = _count(selection) if selection else "the whole suite"
+        context.progress(Progress("test", f"running {what}"))
+        timeout_s = context.tests.run_timeout_s
+        if context.deadline is not None:
+            timeout_s = min(timeout_s, max(1.0, context.deadline - time.monotonic()))
         run = await context.tests.run(selection, purpose="tool", timeout_s=timeout_s)
         if run.blocked:
             problem = EnvironmentBroken if not recorded else ToolError
             raise problem(f"the tests cannot run: {run.problem_detail}", hint=f"`{run.equivalent}` shows it")
-        outcomes = {case.id: case.outcome.value for case in run.report.cases}
-        flaky = sorted(
-            test
-            for test, outcome in outcomes.items()
-            if before and before.outcomes.get(test, outcome) != outcome
-        )
-        handle = await _keep_log(context, run)
-        artifacts = (handle,) if handle else ()
-        text = report_text(run, flaky) + (f"\nComplete output: artifact:{handle}" if handle else "")
-        result = ToolResult(text, report_data(run, flaky), artifacts)
+        earlier = before.outcomes if before is not None else {}
+        outcomes = _outcomes(run)
+        flaky = sorted(test for test, outcome in outcomes.items() if earlier.get(test, outcome) != outcome)
+        result = await _result(context, run, flaky)
         if run.report.complete:
             recorded[key] = _Recorded(result, run.row.number, outcomes)
         return result
 
 
 async def recall(context: ToolContext, run: TestRun, flaky: Sequence[str] = ()) -> None:
-    """Makes a whole-suite run of the present tree one that ``run_tests`` answers from, instead of repeating it."""
+    """Makes a whole-suite run of the present tree one that ``run_tests`` answers from."""
     if not run.report.complete or run.blocked:
         return
-    recorded: dict[tuple[str, tuple[str, ...] | None], _Recorded] = context.scratch.setdefault(
-        RunTestsTool.name, {}
-    )
+    result = await _result(context, run, sorted(flaky))
+    key = (await context.workspace.snapshot(), None)
+    _memory(context)[key] = _Recorded(result, run.row.number, _outcomes(run))
+
+
+def _memory(context: ToolContext) -> dict[_Key, _Recorded]:
+    return context.scratch.setdefault(RunTestsTool.name, {})
+
+
+def _outcomes(run: TestRun) -> dict[str, str]:
+    return {case.id: case.outcome.value for case in run.report.cases}
+
+
+async def _result(context: ToolContext, run: TestRun, flaky: list[str]) -> ToolResult:
     handle = await _keep_log(context, run)
-    known = sorted(flaky)
-    text = report_text(run, known) + (f"\nComplete output: {handle}" if handle else "")
-    result = ToolResult(text, report_data(run, known), (handle,) if handle else ())
-    outcomes = {case.id: case.outcome.value for case in run.report.cases}
-    recorded[(await context.workspace.snapshot(), None)] = _Recorded(result, run.row.number, outcomes)
+    text = report_text(run, flaky)
+    if handle:
+        text += f"\nComplete output: artifact:{handle}"
+    return ToolResult(text, report_data(run, flaky), (handle,) if handle else ())
 
 
 def report_text(run: TestRun, flaky: list[str]) -> str:

@@ -83,8 +83,8 @@ _QUOTA = re.compile(
 )
 _OVERLOADED = re.compile(r"overloaded|capacity|temporarily unavailable|server is busy", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
-    r"unsupported|unknown|unrecogni[sz]ed|not supported|not permitted|unexpected|extra (?:inputs|fields)"
-    r"|invalid",
+    r"unsupported|does not support|not supported|unknown|unrecogni[sz]ed|not permitted|unexpected"
+    r"|extra (?:inputs|fields)|invalid",
     re.IGNORECASE,
 )
 
@@ -135,6 +135,8 @@ def _failure(status: int | None, text: str) -> Failure:
 
 
 def _names(message: str, field: str) -> bool:
+    if field == "reasoning_effort" and re.search(r"support (?:thinking|reasoning)", message, re.IGNORECASE):
+        return True
     return re.search(rf"(?<![A-Za-z0-9_]){re.escape(field)}(?![A-Za-z0-9_])", message) is not None
 
 

@@ -260,7 +260,7 @@ async def test_cancelling_kills_the_running_tree_and_answers_every_call(shop: Sc
         await task
     assert not any(_alive(pid) for pid in pids)
     assert [(call, error) for call, _, error in shop.results()] == [("a", True), ("b", True)]
-    assert all("not run: the run was cancelled" in text for _, text, _ in shop.results())
+    assert all("no result: the run was cancelled" in text for _, text, _ in shop.results())
     assert shop.agent is not None and shop.agent.outcome is not None
     assert shop.agent.outcome.status == "cancelled"
     assert shop.events[-1].kind == "run_finished"

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from whimbrel.app.sessions import SessionStore
 
-from ..mock_server import MockServer, completion
+from ..mock_server import MockServer, Pause, Reply, completion
 
 DOOR = """
 import asyncio, sys
@@ -84,6 +85,27 @@ def test_a_signal_during_a_command_ends_everything_in_order(
         for part in event.payload["parts"]
     ]
     assert answered == ["a", "b"]
+
+
+def test_the_process_ends_with_the_run_although_the_server_keeps_the_connection_open(tmp_path: Path) -> None:
+    release = threading.Event()
+    answer = completion(text="nothing to do")
+    held = Reply(pieces=[*answer.pieces, Pause(release)])
+    with MockServer([held]) as server:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", DOOR, str(tmp_path), server.model(), str(Path(__file__).parents[2])],
+                capture_output=True,
+                text=True,
+                env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+                timeout=60,
+            )
+        finally:
+            release.set()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "run_finished"
+    (info,) = SessionStore.open(tmp_path / "state").sessions()
+    assert info.status == "answered"
 
 
 def _wait_for_pids(path: Path, process: subprocess.Popen[str]) -> list[int]:

@@ -370,3 +370,23 @@ def test_a_closed_session_takes_no_more_events_and_keeps_its_status(tmp_path: Pa
     writer.close("cancelled")
     assert store.find(writer.id).status == "fixed"
     assert len(list(store.events(writer.id))) == 1 and writer.dropped == 1
+
+
+def test_damage_in_the_middle_of_the_store_is_found_at_the_next_start(tmp_path: Path) -> None:
+    store = SessionStore.open(tmp_path)
+    writer = make(store)
+    for number in range(200):
+        writer.append("notice", {"n": number, "filler": "x" * 500})
+    writer.close("ended")
+    store.close()
+    path = tmp_path / "sessions" / "sessions.db"
+    data = bytearray(path.read_bytes())
+    data[8192:40960] = os.urandom(32768)
+    path.write_bytes(data)
+    listing = run_cli(tmp_path, "list")
+    assert listing.returncode == 0 and listing.stdout == ""
+    assert "moved to" in listing.stderr.splitlines()[0]
+    again = SessionStore.open(tmp_path)
+    with make(again) as writer:
+        writer.append("notice", {})
+    assert len(again.sessions()) == 1

@@ -208,6 +208,12 @@ async def test_a_refused_parameter_is_left_out_from_then_on_and_told_once() -> N
     assert len(notices) == 2 and "reasoning_effort" in notices[0] and "seed" in notices[1]
 
 
+async def test_a_model_that_cannot_think_is_used_without_effort() -> None:
+    refusal = error(400, {"error": {"message": '"small:1b" does not support thinking', "type": "api_error"}})
+    play = await Play(refusal, completion(text="fine")).run()
+    assert play.text == "fine" and "reasoning_effort" not in play.requests[1].body
+
+
 async def test_a_server_that_is_not_there_is_one_clear_line() -> None:
     model = load_model("vllm:m@http://127.0.0.1:9/v1", environ={})
     assert isinstance(model, RemoteModel)
