@@ -236,6 +236,9 @@ def _pip_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], tuple[Mou
             mounts[target] = Mount(path.resolve(), target)
     for word in re.split(r"[\s=,'\"]+", "\n".join(texts)):
         path = Path(urlsplit(word).path if word.startswith("file://") else word)
+        if path.name == "simple":
+            # An index on disk: its pages link to files that lie beside it.
+            path = path.parent
         if path.is_absolute() and len(path.parts) > 2 and path.exists():
             mounts[str(path)] = Mount(path.resolve(), str(path))
     return env, tuple(mounts.values())

@@ -93,17 +93,23 @@ def make_repository(tmp_path):
 @pytest.fixture
 def make_venv():
     """A real virtual environment, with pytest copied from the running one when asked."""
+    return virtual_environment
 
-    def make(place: Path, *, python: str | None = None, with_pytest: bool = True) -> Path:
-        base = python or getattr(sys, "_base_executable", sys.executable)
-        subprocess.run([base, "-m", "venv", "--without-pip", str(place)], check=True)
-        if with_pytest:
-            (site,) = place.glob("lib/python3*/site-packages")
-            for name in PYTEST_AND_ITS_NEEDS:
-                copy_distribution(name, site)
-        return place
 
-    return make
+@pytest.fixture(scope="session")
+def shared_venv(tmp_path_factory) -> Path:
+    """One environment with pytest, for tests that do not change it."""
+    return virtual_environment(tmp_path_factory.mktemp("shared") / "venv")
+
+
+def virtual_environment(place: Path, *, python: str | None = None, with_pytest: bool = True) -> Path:
+    base = python or getattr(sys, "_base_executable", sys.executable)
+    subprocess.run([base, "-m", "venv", "--without-pip", str(place)], check=True)
+    if with_pytest:
+        (site,) = place.glob("lib/python3*/site-packages")
+        for name in PYTEST_AND_ITS_NEEDS:
+            copy_distribution(name, site)
+    return place
 
 
 def copy_distribution(name: str, site: Path) -> None:

@@ -14,13 +14,12 @@ GOOD_TEST = "def test_fine():\n    pass\n"
 
 
 @pytest.fixture
-def verdict(make_repository, make_venv, on_stage, run_tests):
+def verdict(make_repository, shared_venv, on_stage, run_tests):
     """Runs the tests of a project and diagnoses the outcome; None means "may be repaired"."""
 
     async def judge(files, *, kind="host", recipe=None):
         repository = make_repository(files)
-        make_venv(repository / ".venv")
-        async with on_stage(repository, kind, recipe=recipe) as stage:
+        async with on_stage(repository, kind, recipe=recipe, python=str(shared_venv)) as stage:
             run = await run_tests(stage)
             return diagnose(run, stage.workspace, stage.environment)
 
@@ -63,13 +62,12 @@ async def test_passing_tests_are_nothing_to_diagnose(verdict):
 
 
 async def test_a_bug_beside_a_missing_module_is_still_repaired_and_the_cause_is_known(
-    make_repository, make_venv, on_stage, run_tests
+    make_repository, shared_venv, on_stage, run_tests
 ):
     repository = make_repository(
         {"test_a.py": "import nosuchlibrary\n", "test_b.py": "def test_b():\n    assert 1 == 2\n"}
     )
-    make_venv(repository / ".venv")
-    async with on_stage(repository, "host") as stage:
+    async with on_stage(repository, "host", python=str(shared_venv)) as stage:
         run = await run_tests(stage)
         if run.report.failing():
             assert diagnose(run, stage.workspace, stage.environment) is None
@@ -122,10 +120,9 @@ async def test_a_plugin_the_configuration_requires_is_named(verdict):
     assert "pytest-shop" in error.message
 
 
-async def test_an_option_of_a_missing_plugin_is_named(make_repository, make_venv, on_stage, run_tests):
+async def test_an_option_of_a_missing_plugin_is_named(make_repository, shared_venv, on_stage, run_tests):
     repository = make_repository({"test_a.py": GOOD_TEST})
-    make_venv(repository / ".venv")
-    async with on_stage(repository, "host") as stage:
+    async with on_stage(repository, "host", python=str(shared_venv)) as stage:
         run = await run_tests(stage, f"true && {stage.environment.python} -m pytest --reruns=2")
         error = diagnose(run, stage.workspace, stage.environment)
     assert error is not None
