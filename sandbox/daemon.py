@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -87,6 +87,24 @@ async def ask(doing: str, call: Callable[..., T], /, *args: Any, **kwargs: Any) 
         raise SandboxUnavailable(f"the container daemon refused {doing}: {explain(error)}") from error
     except (DockerException, RequestException, HTTPError, OSError) as error:
         raise unreachable(error, doing) from error
+
+
+async def make_container(daemon: Daemon, doing: str, name: str, config: Mapping[str, Any]) -> str:
+    """Creates a container and returns its id; a cancelled caller leaves none behind.
+
+    Raises:
+        SandboxUnavailable: as ``ask``; NotFound and conflicts (409) are passed on.
+    """
+    making = asyncio.ensure_future(ask(doing, daemon.api.create_container, name=name, **config))
+    try:
+        return str(cast("dict[str, Any]", await asyncio.shield(making))["Id"])
+    except asyncio.CancelledError:
+        # The SDK's call goes on in its thread: only after its end is there something to remove.
+        await asyncio.wait([making])
+        if not making.cancelled() and making.exception() is None:
+            made = cast("dict[str, Any]", making.result())
+            await ask("removing a container", daemon.api.remove_container, made["Id"], force=True, v=True)
+        raise
 
 
 def status_of(error: BaseException) -> int | None:

@@ -70,9 +70,10 @@ def list_() -> None:
 
 @group.command()
 @click.option("--layers", is_flag=True, help="Only project layers; keep base and stack images.")
-def prune(layers: bool) -> None:
+@click.option("--named", default="", metavar="PREFIX", help="Only images whose names start so.")
+def prune(layers: bool, named: str) -> None:
     """Remove Whimbrel's images and the containers of dead runs; nothing else."""
-    containers, images = _run(_prune(layers))
+    containers, images = _run(_prune(layers, named))
     for name in containers:
         click.echo(f"container {name}")
     for name in images:
@@ -124,13 +125,13 @@ async def _list() -> list[ImageInfo]:
         daemon.close()
 
 
-async def _prune(layers_only: bool) -> tuple[list[str], list[str]]:
+async def _prune(layers_only: bool, named: str) -> tuple[list[str], list[str]]:
     from ...sandbox.daemon import connect
     from ...sandbox.images import prune as prune_images
 
     daemon = await connect()
     try:
-        return await prune_images(daemon, layers_only=layers_only)
+        return await prune_images(daemon, layers_only=layers_only, named=named)
     finally:
         daemon.close()
 

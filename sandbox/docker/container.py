@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from ..base.errors import SandboxDied, SandboxUnavailable
-from ..daemon import Daemon, ask, explain, status_of
+from ..daemon import Daemon, ask, explain, make_container, status_of
 from .config import Identity
 from .scripts import FOLDER, MARK
 from .stream import ExecStream
@@ -278,7 +278,7 @@ async def _create(daemon: Daemon, run_id: str, config: Mapping[str, Any]) -> tup
     for _ in range(_NAME_TRIES):
         name = f"whimbrel-{word}-{new_suffix()}"
         try:
-            made = await ask("creating the container", daemon.api.create_container, name=name, **config)
+            made = await make_container(daemon, "creating the container", name, config)
         except NotFound as error:
             raise SandboxUnavailable(
                 f"the container image is gone: {explain(error)}", hint="run `whimbrel sandbox build`"
@@ -287,7 +287,7 @@ async def _create(daemon: Daemon, run_id: str, config: Mapping[str, Any]) -> tup
             # 409: somebody has that name; the next one is different.
             last = error
             continue
-        return str(cast("dict[str, Any]", made)["Id"]), name
+        return made, name
     raise SandboxUnavailable(
         f"no free container name after {_NAME_TRIES} tries: {explain(last or Exception())}"
     )

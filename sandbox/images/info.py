@@ -60,16 +60,17 @@ async def list_images(daemon: Daemon, *, kind: str | None = None, key: str | Non
     return found
 
 
-async def prune(daemon: Daemon, *, layers_only: bool = False) -> tuple[list[str], list[str]]:
+async def prune(daemon: Daemon, *, layers_only: bool = False, named: str = "") -> tuple[list[str], list[str]]:
     """Removes containers of dead runs and images we built, and nothing else.
 
-    Images a container still uses stay. Returns the names of removed containers and images.
+    Images a container still uses stay; ``named`` limits the images to names that start so.
+    Returns the names of removed containers and images.
     """
     containers = await labels.sweep_leftovers(daemon)
     removed: list[str] = []
     for kind in ("layer",) if layers_only else ("layer", "stack", "base"):
         for image in await list_images(daemon, kind=kind):
-            if await remove_image(daemon, image.reference):
+            if image.reference.startswith(named) and await remove_image(daemon, image.reference):
                 removed.append(image.reference)
     return containers, removed
 

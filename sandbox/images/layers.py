@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from .. import labels
 from ..base.errors import SandboxUnavailable
-from ..daemon import Daemon, ask, connect
+from ..daemon import Daemon, ask, connect, make_container
 from ..protocol import Mount
 from .info import ImageInfo, find_image, list_images, split_name
 from .stacks import looks_like_network_trouble
@@ -121,20 +121,17 @@ async def _run_and_commit(
         pids_limit=4096,
     )
     name = f"whimbrel-build-{secrets.token_hex(6)}"
-    made = await ask(
-        "creating the build container",
-        api.create_container,
-        parent.reference,
-        name=name,
-        entrypoint=["/bin/sh", "-ec"],
-        command=[script, "build"],
-        user="0:0",
-        working_dir=CONTEXT if any(mount.target == CONTEXT for mount in mounts) else "/",
-        labels=labels.owner_labels(tag, "build"),
-        host_config=host_config,
-        use_config_proxy=False,
-    )
-    identity = str(cast("dict[str, Any]", made)["Id"])
+    config: dict[str, Any] = {
+        "image": parent.reference,
+        "entrypoint": ["/bin/sh", "-ec"],
+        "command": [script, "build"],
+        "user": "0:0",
+        "working_dir": CONTEXT if any(mount.target == CONTEXT for mount in mounts) else "/",
+        "labels": labels.owner_labels(tag, "build"),
+        "host_config": host_config,
+        "use_config_proxy": False,
+    }
+    identity = await make_container(daemon, "creating the build container", name, config)
     try:
         await ask("starting the build container", api.start, identity)
         code = await _follow(daemon, identity, timeout_s, report)

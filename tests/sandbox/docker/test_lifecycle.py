@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -279,3 +280,17 @@ async def test_an_image_with_busybox_only_works(
         assert (
             await box.sh("for p in /proc/[0-9]*; do read -r l < $p/cmdline; echo $l; done 2>/dev/null")
         ).text().count("sleep300") == 0
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.2, 0.4])
+async def test_a_cancelled_start_leaves_no_container(tmp_path: Path, base_image: str, after_s: float) -> None:
+    spec = new_spec(tmp_path, image=base_image)
+    starting = asyncio.create_task(DockerSandbox(spec, NoSnapshots()).start())
+    await asyncio.sleep(after_s)
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+    if starting.cancelled():
+        assert not docker("ps", "-aq", "--filter", f"label=whimbrel.run={spec.run_id}")
+    else:
+        docker("rm", "-f", docker("ps", "-aq", "--filter", f"label=whimbrel.run={spec.run_id}"))
