@@ -56,10 +56,10 @@ _TEST_WORDS = re.compile(
 
 
 def _end_of_id(text: str) -> int:
-    """Length of the id in ``path::name[a - b] - message``: up to " - " outside of brackets."""
+    """Length of the id in ``path::name[a - b] - message``: up to the " - " behind the parameters."""
     at = text.find(" - ")
     while at >= 0:
-        if text.count("[", 0, at) <= text.count("]", 0, at):
+        if "[" not in text[:at] or text[:at].endswith("]"):
             return at
         at = text.find(" - ", at + 1)
     return len(text)

@@ -136,6 +136,7 @@ _HEADER = re.compile(
 )
 _FRAME = re.compile(r'^\s*File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+?))?\s*$')
 _EXCEPTION = re.compile(r"^(?P<name>[A-Za-z_][\w.]*(?:\.<locals>)?[\w.]*)(?P<rest>: ?(?P<message>.*))?$")
+_MACHINERY = re.compile(r"[/\\](?:_pytest|pluggy)[/\\]")
 _MARKERS = re.compile(r"^\s*[~^]+[~^\s]*$")
 _REPEATED = re.compile(r"^\s*\[Previous line repeated \d+ more times?\]")
 _CHAIN = re.compile(
@@ -187,6 +188,8 @@ class _PythonReader:
                 at += 1
             else:
                 break
+        project = [frame for frame in frames if not _MACHINERY.search(frame.path)]
+        frames = project or frames
         name, message, at = self._exception(at)
         if not frames and not name:
             return None, self._at + 1

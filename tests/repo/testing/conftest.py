@@ -95,3 +95,15 @@ async def project(tmp_path: Path) -> AsyncIterator[MakeProject]:
         await one.runner.close()
         await one.sandbox.stop()
         await one.workspace.destroy()
+
+
+@pytest.fixture
+def site_packages() -> Callable[[str], Path]:
+    """``site_packages(python)`` is where that interpreter's packages are installed."""
+
+    def find(python: str) -> Path:
+        script = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        shown = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
+        return Path(shown.stdout.strip())
+
+    return find

@@ -49,7 +49,12 @@ async def test_failing_tests_and_traces_are_read_from_the_output_and_marked_as_s
 async def test_a_junit_file_is_preferred_to_the_output(project):
     made = await project(
         {
-            "test_a.py": "import pytest\ndef test_a(): assert 0\ndef test_b(): pass\ndef test_c(): pytest.skip('x')\n"
+            "test_a.py": """
+                import pytest
+                def test_a(): assert 0
+                def test_b(): pass
+                def test_c(): pytest.skip("x")
+            """
         },
         adapter=CommandAdapter(
             f"true; {sys.executable} -m pytest -q -p no:cacheprovider --junitxml={{junit}}"

@@ -13,7 +13,14 @@ async def test_a_loop_that_swallows_exceptions_times_out_alone_and_names_its_lin
 ):
     made = await project(
         {
-            "mod.py": "def spin():\n    while True:\n        try:\n            len('')\n        except Exception:\n            pass\n",
+            "mod.py": """
+                def spin():
+                    while True:
+                        try:
+                            len("")
+                        except Exception:
+                            pass
+            """,
             "test_a.py": "import mod\ndef test_spin(): mod.spin()\ndef test_after(): pass\n",
         },
         python=interpreter(version),
@@ -119,8 +126,6 @@ async def test_a_forked_child_of_a_test_does_not_write_into_the_report(project):
                     if os.fork() == 0:
                         sys.exit(3)
                     os.wait()
-                def test_closes_everything():
-                    os.closerange(3, 100)
                 def test_moves(tmp_path):
                     os.chdir(str(tmp_path))
                 def test_last(): pass
@@ -130,7 +135,6 @@ async def test_a_forked_child_of_a_test_does_not_write_into_the_report(project):
     run = await made.runner.run(purpose="baseline")
     assert [(case.id, case.outcome.value) for case in run.report.cases] == [
         ("test_a.py::test_forks", "passed"),
-        ("test_a.py::test_closes_everything", "passed"),
         ("test_a.py::test_moves", "passed"),
         ("test_a.py::test_last", "passed"),
     ]

@@ -88,7 +88,7 @@ async def test_a_repository_without_tests_is_said(project):
     assert run.problem is RunProblem.NO_TESTS and not run.problem.environment
 
 
-async def test_an_installed_copy_that_hides_the_repository_is_noticed(project, interpreter):
+async def test_an_installed_copy_that_hides_the_repository_is_noticed(project, interpreter, site_packages):
     python = interpreter("3.13", "pytest")
     made = await project(
         {
@@ -98,15 +98,8 @@ async def test_an_installed_copy_that_hides_the_repository_is_noticed(project, i
         },
         python=python,
     )
-    import subprocess
-    from pathlib import Path
-
-    site = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-    installed = Path(site) / "shop"
+    site = site_packages(python)
+    installed = site / "shop"
     installed.mkdir()
     try:
         (installed / "__init__.py").write_text("")

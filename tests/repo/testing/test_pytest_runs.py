@@ -97,7 +97,7 @@ async def test_every_kind_of_outcome_is_reported_with_its_place(project, interpr
         "test_strict": Outcome.FAILED,
         "test_asks": Outcome.FAILED,
     }
-    assert [name for name in cases if name.startswith("test_named")][0] == "test_named[a b]"
+    assert next(name for name in cases if name.startswith("test_named")) == "test_named[a b]"
     assert sum(name.startswith("test_named") for name in cases) == 6
     assert "to stdout" in cases["test_good"].output
     deep = cases["test_deep"]
@@ -192,7 +192,11 @@ async def test_random_order_and_parallel_plugins_do_not_change_the_order_of_test
             "pytest.ini": "[pytest]\naddopts = -n 2 --cov=. --cov-fail-under=100 --reruns 2\n",
             "test_a.py": "import random\n"
             + "".join(f"def test_{number}(): print(random.random())\n" for number in range(20)),
-            "test_b.py": "import pytest\n@pytest.mark.timeout(30)\ndef test_b(worker_id): assert worker_id == 'master'\n",
+            "test_b.py": """
+                import pytest
+                @pytest.mark.timeout(30)
+                def test_b(worker_id): assert worker_id == "master"
+            """,
         },
         python=python,
     )

@@ -100,7 +100,11 @@ async def test_one_test_and_one_class_run_alone(project):
 async def test_a_test_folder_that_is_no_package_is_found(project):
     made = await project(
         {
-            "tests/test_a.py": "import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self): pass\n",
+            "tests/test_a.py": """
+                import unittest
+                class TestA(unittest.TestCase):
+                    def test_a(self): pass
+            """,
         },
         adapter=UnittestAdapter(),
     )

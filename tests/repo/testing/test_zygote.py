@@ -46,9 +46,10 @@ async def test_each_request_sees_the_files_as_they_are_now(project, interpreter,
 
 async def test_hangs_crashes_and_greed_of_a_child_never_stall_the_server(project):
     made = await project(FILES)
+    await made.runner.run(["test_a.py::test_value"], purpose="baseline")
     zygote = Zygote()
     await zygote.start(made.runner)
-    hang = await zygote.run(["test_a.py::test_hang"], timeout_s=1)
+    hang = await zygote.run(["test_a.py::test_hang"], timeout_s=4)
     assert hang.report.cases[0].outcome is Outcome.TIMEOUT
     assert hang.report.cases[0].frames[-1].function == "test_hang"
     crash = await zygote.run(["test_a.py::test_crash"], timeout_s=20)
@@ -101,18 +102,11 @@ async def test_rows_of_forked_runs_are_marked_as_not_fresh(project):
     await zygote.close()
 
 
-async def test_a_package_that_starts_threads_is_not_preloaded(project, interpreter):
-    import subprocess
-    from pathlib import Path
-
+async def test_a_package_that_starts_threads_is_not_preloaded(project, interpreter, site_packages):
     python = interpreter("3.13")
     made = await project({"test_a.py": "import restless\ndef test_a(): pass\n"}, python=python)
-    site = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-    restless = Path(site) / "restless.py"
+    site = site_packages(python)
+    restless = site / "restless.py"
     restless.write_text(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
     )
