@@ -7,8 +7,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..base.errors import ToolError
@@ -64,6 +63,7 @@ class Recorder:
         self._extra = extra
         self._records: dict[str, _Record] = {}
         self._absent: dict[str, tuple[str, str]] = {}
+        self._gitlinks: set[str] = set()
         self._pinned: set[str] = set()
         self._always: set[str] = set()
         self._current = ""
@@ -85,6 +85,7 @@ class Recorder:
         """Starts from an index already loaded: files on disk, not on disk, on disk but not looked at."""
         self._records = {path: _Record(mode, blob, None) for path, (mode, blob) in present.items()}
         self._absent = dict(absent)
+        self._gitlinks = {path for path, (mode, _) in absent.items() if mode == GITLINK}
         self._pinned = set(pinned)
         self._directories = None
         self._current = self._store.write_tree()
@@ -229,16 +230,10 @@ class Recorder:
         return [path for path in new if path in self._always or not self._ignored_files[path]]
 
     def _is_extra(self, path: str) -> bool:
-        return path in self._extra or any(
-            str(parent) in self._extra for parent in PurePosixPath(path).parents
-        )
+        return bool(self._extra) and any(part in self._extra for part in _prefixes(path))
 
     def _below_gitlink(self, path: str) -> bool:
-        return any(
-            self._absent[str(parent)][0] == GITLINK
-            for parent in PurePosixPath(path).parents
-            if str(parent) in self._absent
-        )
+        return bool(self._gitlinks) and any(part in self._gitlinks for part in _prefixes(path))
 
     def _record(self, changed: Mapping[str, os.stat_result], removed: list[str]) -> None:
         stage = self._store.new_stage()
@@ -354,6 +349,13 @@ class Recorder:
                     del cache[known]
                     stale = stale or cache is self._entered
         return stale
+
+
+def _prefixes(path: str) -> Generator[str]:
+    """The path and every directory above it."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
 
 
 def _parents(paths: Mapping[str, object]) -> set[str]:

@@ -17,14 +17,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .descriptors import (
+    DIRECTORY_FLAGS,
+    copy_content,
+    make_accessible,
+    make_writable,
+    open_directory,
+    remove_entry,
+    write_all,
+)
+
 MAX_DEPTH = 256
 MAX_PATH_BYTES = 3000
 """Leaves room for a prefix and a name within the system's 4096."""
 MAX_ENTRIES = 2_000_000
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-_COPY_CHUNK = 1 << 22
 
 
 @dataclass
@@ -107,7 +115,7 @@ class SafeTree:
                 result.undecided.append(prefix + name)
             elif decision:
                 try:
-                    child = _open_directory(descriptor, name)
+                    child = open_directory(descriptor, name)
                 except FileNotFoundError:
                     continue
                 except OSError:
@@ -124,21 +132,21 @@ class SafeTree:
 
         ``create`` makes missing ones; ``replace`` also removes whatever stands in their way.
         """
-        descriptor = os.open(self._root, _DIRECTORY)
+        descriptor = os.open(self._root, DIRECTORY_FLAGS)
         try:
             for name in _components(path):
                 try:
-                    child = _open_directory(descriptor, name)
+                    child = open_directory(descriptor, name)
                 except OSError as error:
                     in_the_way = error.errno in (errno.ENOTDIR, errno.ELOOP)
                     if not (create and error.errno == errno.ENOENT) and not (replace and in_the_way):
                         raise
-                    _make_writable(descriptor)
+                    make_writable(descriptor)
                     if in_the_way:
                         os.unlink(name, dir_fd=descriptor)
                     os.mkdir(name, 0o755, dir_fd=descriptor)
                     self._give(name, descriptor)
-                    child = _open_directory(descriptor, name)
+                    child = open_directory(descriptor, name)
                 os.close(descriptor)
                 descriptor = child
             yield descriptor
@@ -186,8 +194,8 @@ class SafeTree:
         parent, name = _split(path)
         details = source.lstat()
         with self.directory(parent, create=True, replace=True) as descriptor:
-            _make_writable(descriptor)
-            _remove(descriptor, name)
+            make_writable(descriptor)
+            remove_entry(descriptor, name)
             if stat.S_ISLNK(details.st_mode):
                 os.symlink(os.fspath(source.readlink()), name, dir_fd=descriptor)
                 self._give(name, descriptor)
@@ -212,7 +220,7 @@ class SafeTree:
         """Replaces or makes the regular file ``path`` atomically, keeping an existing file's mode."""
         parent, name = _split(path)
         with self.directory(parent, create=True) as descriptor:
-            _make_writable(descriptor)
+            make_writable(descriptor)
             mode = 0o755 if executable else 0o644
             with contextlib.suppress(FileNotFoundError):
                 before = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -223,7 +231,7 @@ class SafeTree:
                 mode = stat.S_IMODE(before.st_mode) | (0o111 if executable else 0)
             temporary = f".{os.urandom(8).hex()}.tmp"
             try:
-                self._fill(descriptor, temporary, lambda out: _write_all(out, data), mode)
+                self._fill(descriptor, temporary, lambda out: write_all(out, data), mode)
                 os.rename(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -236,8 +244,8 @@ class SafeTree:
         while True:
             try:
                 with self.directory(parent) as descriptor:
-                    _make_writable(descriptor)
-                    _remove(descriptor, name)
+                    make_writable(descriptor)
+                    remove_entry(descriptor, name)
             except (FileNotFoundError, NotADirectoryError):
                 pass
             if not parent:
@@ -264,7 +272,7 @@ class SafeTree:
             try:
                 descriptor = os.open(name, _READ, dir_fd=directory)
             except PermissionError:
-                _make_accessible(directory, name, 0o400)
+                make_accessible(directory, name, 0o400)
                 descriptor = os.open(name, _READ, dir_fd=directory)
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -289,48 +297,6 @@ class SafeTree:
             os.chown(name, *self._owner, dir_fd=directory, follow_symlinks=False)
 
 
-def remove_tree(path: Path) -> None:
-    """Removes a directory wholly, also read-only and unreadable parts, never through links."""
-    try:
-        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        _remove(parent, path.name)
-    finally:
-        os.close(parent)
-
-
-def copy_content(source: int, target: int, max_bytes: int | None = None) -> None:
-    """Copies from one descriptor to another to the end, in the kernel where it can."""
-    if max_bytes is not None:
-        # Sparse files cost the one who made them nothing: look at the size before writing it out.
-        if os.fstat(source).st_size > max_bytes:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        copied = 0
-        while data := os.read(source, _COPY_CHUNK):
-            copied += len(data)
-            if copied > max_bytes:
-                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-            _write_all(target, data)
-        return
-    try:
-        while os.copy_file_range(source, target, _COPY_CHUNK):
-            pass
-    except (OSError, AttributeError) as error:
-        usual = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
-        if isinstance(error, OSError) and error.errno not in usual:
-            raise
-        while data := os.read(source, _COPY_CHUNK):
-            _write_all(target, data)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
 def _components(path: str) -> list[str]:
     if not path:
         return []
@@ -345,92 +311,3 @@ def _split(path: str) -> tuple[str, str]:
     if name in ("", ".", ".."):
         raise OSError(errno.EINVAL, "is not a plain relative path", path)
     return parent, name
-
-
-def _open_directory(parent: int, name: str) -> int:
-    try:
-        descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
-    except PermissionError:
-        _make_accessible(parent, name, 0o700)
-        descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
-    return descriptor
-
-
-def _make_accessible(parent: int, name: str, bits: int) -> None:
-    """Gives ourselves ``bits`` on something of ours; through a descriptor, so that no link is followed."""
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        details = os.fstat(handle)
-        if stat.S_ISREG(details.st_mode) or stat.S_ISDIR(details.st_mode):
-            Path(f"/proc/self/fd/{handle}").chmod(stat.S_IMODE(details.st_mode) | bits)
-    finally:
-        os.close(handle)
-
-
-def _remove(parent: int, name: str) -> None:
-    """Removes ``name`` below ``parent`` whatever it is; iteratively, as trees can be very deep."""
-    try:
-        _unlink(parent, name)
-        return
-    except FileNotFoundError:
-        return
-    except (IsADirectoryError, PermissionError) as error:
-        if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            raise error
-    # Deep trees: move inner directories up instead of holding one descriptor per level.
-    top = _open_directory(parent, name)
-    try:
-        _make_writable(top)
-        while True:
-            directories: list[str] = []
-            with os.scandir(top) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        directories.append(entry.name)
-                    else:
-                        _unlink(top, entry.name)
-            if not directories:
-                break
-            for inner in directories:
-                _hoist_children(top, inner)
-    finally:
-        os.close(top)
-    os.rmdir(name, dir_fd=parent)
-
-
-def _hoist_children(top: int, name: str) -> None:
-    """Empties the directory ``name`` by unlinking its files and moving its directories up into ``top``."""
-    inner = _open_directory(top, name)
-    try:
-        _make_writable(inner)
-        with os.scandir(inner) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    # Moving a directory rewrites its "..", which needs write access to it.
-                    with contextlib.suppress(OSError):
-                        _make_accessible(inner, entry.name, 0o700)
-                    fresh = f".{os.urandom(8).hex()}"
-                    os.rename(entry.name, fresh, src_dir_fd=inner, dst_dir_fd=top)
-                else:
-                    _unlink(inner, entry.name)
-    finally:
-        os.close(inner)
-    os.rmdir(name, dir_fd=top)
-
-
-def _unlink(parent: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=parent)
-    except PermissionError:
-        if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            _make_writable(parent)
-            os.unlink(name, dir_fd=parent)
-        else:
-            raise
-
-
-def _make_writable(directory: int) -> None:
-    mode = stat.S_IMODE(os.fstat(directory).st_mode)
-    if mode & 0o700 != 0o700:
-        with contextlib.suppress(PermissionError):
-            os.fchmod(directory, mode | 0o700)

@@ -23,9 +23,10 @@ from .copying import (
     plan_working_tree,
     resolve_revision,
 )
+from .descriptors import remove_tree
 from .names import is_git_internal, is_test_path
 from .recorder import Recorder
-from .safe_tree import SafeTree, remove_tree
+from .safe_tree import SafeTree
 from .source import Source, open_source
 from .store import Store
 

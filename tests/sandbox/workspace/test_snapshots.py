@@ -147,7 +147,7 @@ async def test_the_patch_holds_every_kind_of_change_and_applies_to_a_clean_check
         root,
     )
     shell(
-        "printf 'no newline here' > tail; ln -sfn src/b.py link; printf 'h' > 'héllo.txt'; echo n > '笔记.md'",
+        "printf 'no newline here' > tail; ln -sfn src/b.py link; echo h > 'héllo.txt'; echo n > '笔记.md'",
         root,
     )
     (root / "blob").write_bytes(bytes(reversed(range(256))) * 20)
