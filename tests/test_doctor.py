@@ -215,6 +215,18 @@ def test_a_daemon_that_answers_nonsense_is_one_line_and_not_a_crash(silent_daemo
     assert "Traceback" not in done.stderr and "\n" not in docker["detail"]
 
 
+@pytest.mark.slow
+def test_a_daemon_that_never_answers_is_given_up_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "docker.sock")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        done = doctor("--json", env={"DOCKER_HOST": f"unix://{path}"})
+    (docker,) = [f for f in json.loads(done.stdout)["findings"] if f["name"] == "Docker"]
+    assert docker["state"] == "missing"
+    assert "did not answer in time" in docker["detail"]
+
+
 def test_a_daemon_without_image_counts_only_where_the_image_can_be_built() -> None:
     git = Finding("needed", "git", State.OK, "2")
     daemon = Finding("sandbox", "Docker", State.OK, "answers")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ...sandbox.base.results import ExecResult, RunHandle
 
@@ -29,6 +30,8 @@ class Job:
         self._dropped = 0
         self._collector = asyncio.ensure_future(self._collect())
         self._end = asyncio.ensure_future(handle.wait())
+        for task in (self._collector, self._end):
+            task.add_done_callback(_seen)
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -62,3 +65,9 @@ class Job:
         """Ends its whole process tree."""
         await self._handle.kill()
         return await asyncio.shield(self._end)
+
+
+def _seen(task: asyncio.Future[Any]) -> None:
+    # A sandbox that dies ends the run by the next command; a job nobody asks about again adds no noise.
+    if not task.cancelled():
+        task.exception()

@@ -16,7 +16,8 @@ __all__ = ["LineRange", "ShownLine", "binary_kind", "encoding_of", "read_lines"]
 
 MAX_LINE_CHARS = 2000
 MAX_TEXT_CHARS = 60_000
-SNIFF_BYTES = 1 << 16
+SNIFF_BYTES = 1 << 19
+"""By so much of its beginning a file's encoding is judged."""
 _CHUNK = 1 << 18
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (

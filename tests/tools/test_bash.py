@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from whimbrel.app.tools.background import Job
 from whimbrel.app.tools.base import ToolContext, ToolResult
 from whimbrel.app.tools.bash import BashArguments, BashTool
 from whimbrel.app.tools.read import ReadArguments, ReadTool
-from whimbrel.sandbox.base.errors import BudgetExceeded, ToolError
+from whimbrel.sandbox.base.errors import BudgetExceeded, SandboxDied, ToolError
 
 ISOLATING = [
     pytest.param("bwrap", marks=pytest.mark.bwrap),
@@ -226,3 +227,16 @@ async def test_in_an_isolating_sandbox_background_commands_are_polled_and_killed
     assert ended.data["killed"] is True
     left = await bash(context, "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done")
     assert "sleep 600" not in left.text
+
+
+@pytest.mark.docker
+async def test_a_container_that_goes_away_ends_the_run(
+    make_context: Any,
+) -> None:
+    context = await make_context({}, kind="docker")
+    await bash(context, "sleep 600", background=True)
+    found = ["docker", "ps", "-q", "--filter", f"label=whimbrel.run={context.sandbox.spec.run_id}"]
+    container = subprocess.run(found, capture_output=True, text=True, check=True).stdout.split()  # noqa: ASYNC221
+    subprocess.run(["docker", "kill", *container], check=True, capture_output=True)  # noqa: ASYNC221
+    with pytest.raises(SandboxDied):
+        await bash(context, "echo still there?")

@@ -141,6 +141,11 @@ async def test_encodings_and_line_ends_are_told_from_the_content(
     assert (await read(context, "a.txt")).data["lines"] == lines
 
 
+async def test_an_accent_far_down_still_tells_the_encoding(make_context: Any) -> None:
+    context = await make_context({"a.txt": b"plain line\n" * 20_000 + b"caf\xe9\n"})
+    assert (await read(context, "a.txt", start=20_001)).data["lines"] == ["café"]
+
+
 async def test_a_multibyte_character_across_a_reading_step_stays_whole(make_context: Any) -> None:
     content = ("x" + "ő" * 400_000 + "\nend\n").encode()
     context = await make_context({"a.txt": content})
