@@ -22,12 +22,17 @@ from .spectra import Counts, count_lines, ochiai
 
 _TRACE_WEIGHT = 0.6
 _TRACE_DECAY = 0.6
-_NAMED_WEIGHT = 0.15
+_NAMED_WEIGHT = 0.1
+_CONTENT_WEIGHT = 0.08
+_MUCH_CONTENT = 6
 _REST_OF_FUNCTION = 0.12
 """Share of its function's score for a line that no failing test ran."""
 _HEADER = 0.5
 """Share for a function's own header (defaults, decorators) and the values at module level it uses."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+_CONTENT = (ast.BinOp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Constant)
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ def localise(context: ToolContext, baseline: Baseline) -> Localisation:
     lines_by_file: dict[str, dict[int, float]] = {}
     for path, file in signals.items():
         _add_names(file, sources[path], named)
+        _add_content(file, sources[path])
     top = max((max(file.scores.values(), default=0.0) for file in signals.values()), default=0.0)
     for path, file in signals.items():
         scaled = {line: score / top for line, score in file.scores.items()} if top else {}
@@ -144,6 +150,16 @@ def _add_names(file: _FileSignals, source: ModuleSource, named: Mapping[str, str
                         _NAMED_WEIGHT,
                         f"{node.name} is called by the failing line of {named[node.name]}",
                     )
+
+
+def _add_content(file: _FileSignals, source: ModuleSource) -> None:
+    """Among equals, a line that computes or decides more is likelier wrong; too weak to be a reason."""
+    content: dict[int, int] = {}
+    for node in ast.walk(source.tree):
+        if isinstance(node, _CONTENT) and node.lineno in file.scores:
+            content[node.lineno] = content.get(node.lineno, 0) + 1
+    for line, count in content.items():
+        file.scores[line] += _CONTENT_WEIGHT * min(count, _MUCH_CONTENT) / _MUCH_CONTENT
 
 
 def _spread(source: ModuleSource, scores: Mapping[int, float]) -> dict[int, float]:

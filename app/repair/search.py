@@ -65,10 +65,12 @@ class Search:
         self._report = report
         self._novelty = Novelty(sources)
         self._reported = 0.0
+        self._clock: Clock | None = None
 
     async def run(self, candidates: Sequence[Candidate], limits: Limits, clock: Clock) -> None:
         """Goes through the candidates; what it found is in the state."""
         state = self._state
+        self._clock = clock
         state.generated = len(candidates)
         after_first = 0
         for candidate in candidates:
@@ -139,7 +141,8 @@ class Search:
                 total += _HUNG_TEST_S
             else:
                 total += case.duration_s
-        return _SLOWER * total + _GRACE_S
+        limit = _SLOWER * total + _GRACE_S
+        return limit if self._clock is None else min(limit, self._clock.left() + _GRACE_S)
 
     def _tell(self) -> None:
         now = time.monotonic()

@@ -1,14 +1,13 @@
-"""Initial values: the wrong kind of empty, infinities for extremes, mutable defaults."""
+"""Initial values: the wrong kind of empty, infinities for extremes, shared objects."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from ..edits import insert_before, replace
+from ..edits import replace
 from ..family import Family, Proposal
 from ..scope import ModuleView
-from ..source import FUNCTIONS
 
 
 class InitialValues(Family):
@@ -19,8 +18,6 @@ class InitialValues(Family):
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             yield from self._kinds(node.value, view)
-        elif isinstance(node, FUNCTIONS):
-            yield from self._shared_defaults(node, view)
 
     def _kinds(self, value: ast.expr, view: ModuleView) -> Iterator[Proposal]:
         text = view.source.segment(value)
@@ -52,26 +49,3 @@ class InitialValues(Family):
             if len(inner.elts) == 1 and not isinstance(inner.elts[0], ast.Constant):
                 new = f"[{view.source.segment(inner.elts[0])} for _ in range({count})]"
                 yield Proposal(replace(view, value, new), "makes a new item each time", 1.0)
-
-    def _shared_defaults(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, view: ModuleView
-    ) -> Iterator[Proposal]:
-        """A mutable default that calls share."""
-        positional = [*node.args.posonlyargs, *node.args.args]
-        pairs = list(
-            zip(positional[len(positional) - len(node.args.defaults) :], node.args.defaults, strict=True)
-        )
-        pairs += [
-            (a, d) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None
-        ]
-        first = node.body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(node.body) > 1:
-            first = node.body[1]
-        for argument, default in pairs:
-            text = view.source.segment(default)
-            if text not in ("[]", "{}", "set()", "dict()", "list()"):
-                continue
-            guard = insert_before(view, first, [f"if {argument.arg} is None:", f"\t{argument.arg} = {text}"])
-            if guard is not None:
-                edits = (*replace(view, default, "None"), *guard)
-                yield Proposal(edits, f"makes a new {text} for every call", 1.0)
