@@ -20,7 +20,7 @@ from .. import labels
 from ..base.errors import SandboxUnavailable
 from ..daemon import Daemon, ask, connect, make_container
 from ..protocol import Mount
-from .info import ImageInfo, find_image, list_images, split_name
+from .info import ImageInfo, find_image, list_images, remove_image, split_name
 from .stacks import looks_like_network_trouble
 
 CONTEXT = "/mnt"
@@ -75,6 +75,7 @@ async def build_layer(
             await ask("naming the image", daemon.api.tag, known.digest, *split_name(tag), force=True)
             return await _require(daemon, tag)
         await labels.sweep_leftovers(daemon)
+        replaced = await find_image(daemon, tag)
         binds = list(mounts)
         if context_dir:
             binds.append(Mount(context_dir, CONTEXT))
@@ -85,6 +86,8 @@ async def build_layer(
                 daemon, parent, commands, tag, key, binds, env or {}, mode, timeout_s, report
             )
             if code == 0:
+                if replaced and replaced.labels.get(labels.REFERENCE) == tag:
+                    await remove_image(daemon, replaced.digest)
                 return await _require(daemon, tag)
             if mode == modes[-1] or not looks_like_network_trouble(log):
                 last = " / ".join(line.strip() for line in log.splitlines()[-6:] if line.strip())

@@ -61,6 +61,7 @@ class Box:
 
 
 MakeBox = Callable[..., Awaitable[Box]]
+MakeImage = Callable[[dict[str, bytes | str]], str]
 
 
 def docker(*arguments: str, check: bool = True) -> str:
@@ -94,7 +95,8 @@ def new_spec(folder: Path, **options: object) -> SandboxSpec:
 
 
 @pytest.fixture
-async def make_box(tmp_path: Path, base_image: str) -> AsyncIterator[MakeBox]:
+async def make_box(tmp_path: Path, base_image: str, make_image: MakeImage) -> AsyncIterator[MakeBox]:
+    # make_image is asked for so that its images go after the containers that use them.
     boxes: list[Box] = []
 
     async def make(
@@ -130,9 +132,6 @@ async def make_box(tmp_path: Path, base_image: str) -> AsyncIterator[MakeBox]:
 @pytest.fixture
 async def box(make_box: MakeBox) -> Box:
     return await make_box()
-
-
-MakeImage = Callable[[dict[str, bytes | str]], str]
 
 
 @pytest.fixture

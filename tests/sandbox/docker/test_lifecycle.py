@@ -187,6 +187,7 @@ async def test_an_entrypoint_of_the_image_is_ignored(
     try:
         box = await make_box(image="whimbrel-test:entrypoint")
         assert (await box.sh("echo $FROM_IMAGE")).text() == "kept\n"
+        await box.stop()
     finally:
         docker("rmi", "-f", "whimbrel-test:entrypoint")
 
