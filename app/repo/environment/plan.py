@@ -13,6 +13,7 @@ from ....sandbox.select import workspace_owner
 from . import build
 from .dependencies import Dependencies, python_allowed, read_dependencies
 from .editable import editable_installs, inside
+from .image_probe import why_not_in_image
 from .installed import has_module, installed_names, wants_pytest
 from .interpreter import (
     Candidate,
@@ -30,6 +31,21 @@ from .recipe import load_configuration, read_devcontainer
 from .roots import import_roots, top_level_modules
 
 _ISOLATING = ("docker", "bwrap")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The arguments of ``plan_environment``."""
+
+    repository: Path
+    kind: str
+    python: str | None
+    environ: Mapping[str, str]
+    recipe: Recipe | None
+    allow_build: bool
+    report: Callable[[str], None]
+    trusted: bool
+    image: str | None
 
 
 @dataclass(frozen=True)
@@ -78,57 +94,90 @@ async def plan_environment(
         EnvironmentBroken: there is nothing to run the tests with; what is missing is named.
         SandboxUnavailable: a trusted recipe's image cannot be built.
     """
-    repository = repository.resolve()
-    project = read_project(repository)
+    asked = _Request(repository.resolve(), kind, python, environ, recipe, allow_build, report, trusted, image)
+    project = read_project(asked.repository)
     notes = list(project.notes)
     if recipe is not None and kind == "docker":
-        chosen = await _recipe_image(repository, recipe, report)
+        chosen = await _recipe_image(asked.repository, recipe, report)
         if chosen is not None:
-            return _in_image(
-                project, chosen, "python3", recipe, [*notes, f"image {chosen} of {recipe.source}"]
-            )
+            notes.append(f"image {chosen} of {recipe.source}")
+            return _in_image(project, chosen, "python3", recipe, notes)
     elif recipe is not None and (recipe.image or recipe.dockerfile or recipe.devcontainer):
         notes.append(f"the image named by {recipe.source} is not used: the sandbox is {kind}")
     dependencies = read_dependencies(project)
-    found = await _survey(repository, project, dependencies, python, environ, notes)
+    planned = await _from_this_machine(asked, project, dependencies, notes)
+    if kind == "docker" and planned.image is None:
+        return await _checked_in_image(asked, project, dependencies, planned)
+    return planned
+
+
+async def _from_this_machine(
+    asked: _Request, project: ProjectFiles, dependencies: Dependencies, notes: list[str]
+) -> ProjectEnvironment:
+    """A usable environment, else one built now, else the best there is."""
+    found = await _survey(project, dependencies, asked, notes)
     best = next((item for item in found if item.usable), None)
     if best is not None:
-        return _on_host(project, kind, best, dependencies, recipe, notes, environ)
+        return _on_host(project, asked, best, dependencies, notes)
     lacking = [f"{item.interpreter.path} lacks {', '.join(item.missing)}" for item in found]
-    if allow_build:
+    if asked.allow_build and asked.kind == "docker" and asked.python is None:
+        try:
+            return await _layer(asked, project, dependencies, [*notes, *lacking])
+        except SandboxUnavailable as error:
+            if not found:
+                raise EnvironmentBroken(
+                    f"the project's test dependencies cannot be installed: {error.message}", hint=error.hint
+                ) from error
+            notes.append(f"no image layer could be built ({error.message}); using this machine's Python")
+    if asked.allow_build and found:
         want = build.wanted(dependencies, pytest=wants_pytest(project))
-        notes += [
-            f"not installed (needs trust or is not in an index): {line}" for line in dependencies.skipped
-        ]
-        if kind == "docker" and python is None:
-            try:
-                layer, inner = await build.build_image_layer(image, want, report=report)
-            except SandboxUnavailable as error:
-                if not found:
-                    raise EnvironmentBroken(
-                        f"the project's test dependencies cannot be installed: {error.message}",
-                        hint=error.hint,
-                    ) from error
-                notes.append(f"no image layer could be built ({error.message}); using this machine's Python")
-            else:
-                notes += [*lacking, f"dependencies of {want.shown_sources()} installed in {layer}"]
-                return _in_image(project, layer, inner, recipe, notes)
-        if found:
-            built = await _built(found[0].interpreter, want, trusted, repository, environ, report)
-            notes += [*lacking, f"dependencies of {want.shown_sources()} installed in {built.prefix}"]
-            missing = _missing(built, project, dependencies, runtime_only=True)
-            return _on_host(project, kind, _Surveyed(built, missing), dependencies, recipe, notes, environ)
+        built = await _built(found[0].interpreter, want, asked)
+        notes += [*_left_out(dependencies), *lacking]
+        notes.append(f"dependencies of {want.shown_sources()} installed in {built.prefix}")
+        missing = _missing(built, project, dependencies, runtime_only=True)
+        return _on_host(project, asked, _Surveyed(built, missing), dependencies, notes)
     with_runner = [item for item in found if "pytest" not in item.missing]
     if with_runner:
         best = min(with_runner, key=lambda item: len(item.missing))
         notes.append(f"{best.interpreter.path} lacks {', '.join(best.missing)}, which the project declares")
-        return _on_host(project, kind, best, dependencies, recipe, notes, environ)
+        return _on_host(project, asked, best, dependencies, notes)
     if lacking:
         raise EnvironmentBroken(
             f"no Python here can run the project's tests: {'; '.join(lacking[:3])}",
             hint="install the project's test dependencies in .venv, or give --python",
         )
     raise no_interpreter(notes)
+
+
+async def _checked_in_image(
+    asked: _Request, project: ProjectFiles, dependencies: Dependencies, planned: ProjectEnvironment
+) -> ProjectEnvironment:
+    """The plan, or, when this machine's interpreter does not start in the image, the image's own Python."""
+    reason = await why_not_in_image(planned, asked.image)
+    if not reason:
+        return planned
+    if asked.python is not None or not asked.allow_build:
+        raise EnvironmentBroken(reason, hint="use an image that fits this machine, or another --sandbox")
+    try:
+        return await _layer(asked, project, dependencies, [*planned.notes, reason])
+    except SandboxUnavailable as error:
+        raise EnvironmentBroken(
+            f"{reason}; the image's own Python cannot take its place: {error.message}", hint=error.hint
+        ) from error
+
+
+async def _layer(
+    asked: _Request, project: ProjectFiles, dependencies: Dependencies, notes: list[str]
+) -> ProjectEnvironment:
+    """The plan for an image layer with the project's dependencies."""
+    want = build.wanted(dependencies, pytest=wants_pytest(project))
+    layer, python = await build.build_image_layer(asked.image, want, report=asked.report)
+    notes = [*notes, *_left_out(dependencies), f"dependencies of {want.shown_sources()} installed in {layer}"]
+    return _in_image(project, layer, python, asked.recipe, notes)
+
+
+def _left_out(dependencies: Dependencies) -> list[str]:
+    return [f"not installed (no plain name of an index): {line}" for line in dependencies.skipped]
 
 
 def make_mount_points(environment: ProjectEnvironment, workspace: Path, workdir: str) -> None:
@@ -150,24 +199,20 @@ def make_mount_points(environment: ProjectEnvironment, workspace: Path, workdir:
 
 
 async def _survey(
-    repository: Path,
-    project: ProjectFiles,
-    dependencies: Dependencies,
-    python: str | None,
-    environ: Mapping[str, str],
-    notes: list[str],
+    project: ProjectFiles, dependencies: Dependencies, asked: _Request, notes: list[str]
 ) -> list[_Surveyed]:
     """Inspected candidates in order, up to the first usable one. Unusable ones leave a note."""
     found: list[_Surveyed] = []
     own = own_environment()
-    for candidate in candidates(repository, python=python, environ=environ, own_prefix=own):
+    named = asked.python
+    for candidate in candidates(asked.repository, python=named, environ=asked.environ, own_prefix=own):
         try:
-            interpreter = await inspect(candidate, repository, environ)
+            interpreter = await inspect(candidate, asked.repository, asked.environ)
         except Unusable as reason:
             notes.append(str(reason))
             continue
         needs = project.requires_python()
-        if python is None and needs and not python_allowed(needs, interpreter.version):
+        if named is None and needs and not python_allowed(needs, interpreter.version):
             shown = ".".join(map(str, interpreter.version))
             notes.append(f"{interpreter.path} is Python {shown}; the project needs {needs}")
             continue
@@ -193,41 +238,29 @@ def _missing(
     return tuple(dict.fromkeys(missing))
 
 
-async def _built(
-    base: Interpreter,
-    want: build.Wanted,
-    trusted: bool,
-    repository: Path,
-    environ: Mapping[str, str],
-    report: Callable[[str], None],
-) -> Interpreter:
-    place = await build.build_virtualenv(base, want, trusted=trusted, report=report)
+async def _built(base: Interpreter, want: build.Wanted, asked: _Request) -> Interpreter:
+    place = await build.build_virtualenv(base, want, trusted=asked.trusted, report=asked.report)
     try:
-        return await inspect(Candidate(place / "bin" / "python", "built"), repository, environ)
+        candidate = Candidate(place / "bin" / "python", "built")
+        return await inspect(candidate, asked.repository, asked.environ)
     except Unusable as reason:
         raise EnvironmentBroken(f"the environment made for the project does not work: {reason}") from reason
 
 
 def _on_host(
-    project: ProjectFiles,
-    kind: str,
-    chosen: _Surveyed,
-    dependencies: Dependencies,
-    recipe: Recipe | None,
-    notes: list[str],
-    environ: Mapping[str, str],
+    project: ProjectFiles, asked: _Request, chosen: _Surveyed, dependencies: Dependencies, notes: list[str]
 ) -> ProjectEnvironment:
     """The plan for an interpreter of this machine."""
     repository, interpreter = project.root, chosen.interpreter
     editable = editable_installs(interpreter.site_dirs)
     mounts: tuple[Mount, ...] = ()
-    if kind in _ISOLATING:
-        plan = MountPlan(repository, kind, workspace_owner(kind))
+    if asked.kind in _ISOLATING:
+        plan = MountPlan(repository, asked.kind, workspace_owner(asked.kind))
         plan.add_interpreter(interpreter)
         plan.add_editable(editable)
         mounts = plan.mounts()
         notes += plan.notes
-    rest = DEFAULT_PATH if kind in _ISOLATING else environ.get("PATH") or DEFAULT_PATH
+    rest = DEFAULT_PATH if asked.kind in _ISOLATING else asked.environ.get("PATH") or DEFAULT_PATH
     env = {"PATH": f"{interpreter.path.parent}:{rest}", "PYTHONDONTWRITEBYTECODE": "1"}
     if interpreter.is_venv:
         env["VIRTUAL_ENV"] = str(interpreter.prefix)
@@ -252,7 +285,7 @@ def _on_host(
             declared=dependencies.names(interpreter.version),
             missing=_missing(interpreter, project, dependencies, runtime_only=False),
         ),
-        recipe,
+        asked.recipe,
     )
 
 

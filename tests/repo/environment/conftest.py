@@ -166,6 +166,24 @@ class Staged:
 
 
 @pytest.fixture
+def copy_python():
+    return copy_small_python
+
+
+def copy_small_python(real_python: Path, target: Path) -> None:
+    """The running interpreter without its test suite and installed packages, at another prefix."""
+    prefix = Path(sys.base_prefix)
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    left_out = shutil.ignore_patterns("test", "site-packages", "__pycache__", "idlelib", "*.a", "config-*")
+    shutil.copytree(prefix / "lib" / version, target / "lib" / version, symlinks=True, ignore=left_out)
+    for library in (prefix / "lib").glob("libpython*"):
+        shutil.copy2(library, target / "lib", follow_symlinks=False)
+    (target / "lib" / version / "site-packages").mkdir()
+    (target / "bin").mkdir()
+    shutil.copy2(real_python, target / "bin" / real_python.name)
+
+
+@pytest.fixture
 def run_tests():
     """Runs a staged project's tests as a repair would: one fresh process, one report."""
 
@@ -191,7 +209,9 @@ def on_stage(tmp_path, own_directories):
         run = own_directories / f"run-{secrets.token_hex(4)}"
         (run / "logs").mkdir(parents=True)
         isolating = kind in ("docker", "bwrap")
-        choice = await choose_kind(kind, image=None, allow_build=True, report=lambda line: None)
+        choice = await choose_kind(
+            kind, image=options.get("image"), allow_build=True, report=lambda line: None
+        )
         workspace = await Workspace.create(
             repository,
             run,

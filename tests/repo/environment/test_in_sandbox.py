@@ -112,12 +112,12 @@ async def test_code_that_insists_on_the_original_is_a_broken_environment(
 
 
 async def test_a_virtual_environment_on_an_unreadable_base_still_runs(
-    make_repository, make_venv, on_stage, isolating_kind, real_python, tmp_path
+    make_repository, make_venv, on_stage, isolating_kind, real_python, copy_python, tmp_path
 ):
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
     base = hidden / "python"
-    copy_small_python(real_python, base)
+    copy_python(real_python, base)
     base.chmod(0o700)
     (base / "lib").chmod(0o700)
     repository = make_repository(SHOP)
@@ -132,25 +132,12 @@ async def test_a_virtual_environment_on_an_unreadable_base_still_runs(
             assert any("a readable copy" in note for note in stage.environment.notes)
 
 
-def copy_small_python(real_python: Path, target: Path) -> None:
-    """The running interpreter without its test suite and installed packages, at another prefix."""
-    prefix = Path(sys.base_prefix)
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    left_out = shutil.ignore_patterns("test", "site-packages", "__pycache__", "idlelib", "*.a", "config-*")
-    shutil.copytree(prefix / "lib" / version, target / "lib" / version, symlinks=True, ignore=left_out)
-    for library in (prefix / "lib").glob("libpython*"):
-        shutil.copy2(library, target / "lib", follow_symlinks=False)
-    (target / "lib" / version / "site-packages").mkdir()
-    (target / "bin").mkdir()
-    shutil.copy2(real_python, target / "bin" / real_python.name)
-
-
 async def test_a_link_in_a_home_directory_leads_to_the_interpreter(
-    make_repository, make_venv, on_stage, isolating_kind, real_python, tmp_path
+    make_repository, make_venv, on_stage, isolating_kind, real_python, copy_python, tmp_path
 ):
     """The shape uv and friends leave: bin link -> alias directory -> real installation."""
     installs = tmp_path / "share" / "pythons"
-    copy_small_python(real_python, installs / "cpython-3.x.y")
+    copy_python(real_python, installs / "cpython-3.x.y")
     (installs / "cpython-3.x").symlink_to("cpython-3.x.y")
     local = tmp_path / "local-bin"
     local.mkdir()
