@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .stacktrace import PathIndex, Trace, parse_traces, plain_lines
+from .foreign_paths import PathIndex
+from .stacktrace import Trace, parse_traces, plain_lines
 
 
 @dataclass(frozen=True)

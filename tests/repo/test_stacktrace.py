@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from whimbrel.app.repo.stacktrace import PathIndex, parse_traces
+from whimbrel.app.repo.foreign_paths import PathIndex
+from whimbrel.app.repo.stacktrace import parse_traces
 
 FILES = ("src/shop/price.py", "src/shop/__init__.py", "tests/test_price.py", "setup.py", "tools/price.py")
 

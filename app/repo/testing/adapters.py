@@ -151,6 +151,11 @@ def _launch(request: RunRequest, framework: str, args: Sequence[str]) -> RunPlan
     )
 
 
+def plan_modules(request: RunRequest, names: Sequence[str]) -> RunPlan:
+    """Asks where modules would be imported from; runs none of their own code."""
+    return _launch(request, "modules", names)
+
+
 def launch_request(request: RunRequest, adapter: TestAdapter) -> dict[str, Any]:
     """The request for the fork server, which runs pytest and unittest only.
 

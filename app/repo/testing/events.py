@@ -37,6 +37,7 @@ class Gathered:
     preload: tuple[str, ...] = ()
     elsewhere: tuple[tuple[str, str, str], ...] = ()
     notes: list[str] = field(default_factory=list[str])
+    modules: dict[str, tuple[str, bool]] = field(default_factory=dict[str, tuple[str, bool]])
     framework: str = ""
     python: str = ""
     latest: dict[str, str] = field(default_factory=dict[str, str])
@@ -91,6 +92,8 @@ class Gathered:
                 self.diagnoses.append(Diagnosis(RunProblem.INTERNAL_ERROR, text))
             case "note":
                 self.notes.append(str(event["text"]))
+            case "modules":
+                self.modules = {str(name): (str(a), bool(b)) for name, (a, b) in event["found"].items()}
             case "end":
                 self._end(event)
             case _:

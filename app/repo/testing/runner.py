@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....sandbox.protocol import ExecResult, Sandbox, run_to_end
 from ...evidence import EvidenceLedger, EvidenceRow
-from .adapters import RunPlan, RunRequest, TestAdapter
+from .adapters import RunPlan, RunRequest, TestAdapter, plan_modules
 from .command_report import read_command
 from .endings import describe_end, lost_test
 from .events import MAX_REPORT_BYTES, Gathered
@@ -131,6 +131,20 @@ class TestRunner:
                 return ()
             run = await self._one_process(plan, request, "collect", self.run_timeout_s, Gathered())
             return run.gathered.collected or ()
+
+    async def module_origins(self, names: Sequence[str]) -> dict[str, tuple[str, bool]]:
+        """Where each module would be imported from, and whether that lies in the copy.
+
+        An editable install of the original elsewhere shows itself here. The file is ""
+        for a module that cannot be found, or the error in parentheses when its parent
+        package does not import.
+        """
+        async with self._lock:
+            request = await self.request(None, coverage=False, fail_fast=False)
+            plan = plan_modules(_named(replace(request, selection=tuple(names))), names)
+            gathered = Gathered()
+            await self._one_process(plan, request, "module-origins", self.test_timeout_s, gathered)
+            return gathered.modules
 
     async def flaky(self, ids: Sequence[str], *, times: int = 3) -> dict[str, tuple[str, ...]]:
         """Outcome of each id in each of ``times`` fresh processes; "missing" where it did not run."""

@@ -17,6 +17,7 @@ from whimbrel.app.repo.testing.runner import TestRunner
 from whimbrel.app.repo.testing.zygote import Zygote
 from whimbrel.sandbox.bwrap import BwrapSandbox
 from whimbrel.sandbox.docker import DockerSandbox
+from whimbrel.sandbox.images import usable_image
 from whimbrel.sandbox.protocol import Mount, SandboxSpec
 from whimbrel.sandbox.select import workspace_owner
 from whimbrel.sandbox.workspace import Workspace
@@ -103,6 +104,7 @@ async def test_runs_and_forks_work_inside_a_container(tmp_path):
     repository.mkdir()
     make_repository(repository, UNITTESTS)
     workspace = await Workspace.create(repository, tmp_path / "run", owner=workspace_owner("docker"))
+    await usable_image(None, allow_build=True)
     spec = SandboxSpec(
         workspace.root,
         WORKDIR,

@@ -64,7 +64,8 @@ def prepare_interpreter(root: str) -> None:
 def run_request(request: Dict[str, Any]) -> int:
     """Runs one request to its end and returns the exit code of the process.
 
-    Keys: ``framework`` (pytest or unittest), ``root``, ``report``, ``scratch``
+    Keys: ``framework`` (pytest, unittest, or modules: where those named in ``args`` come from),
+    ``root``, ``report``, ``scratch``
     (a directory of this run alone), ``args``, ``select`` (ids or null for all),
     ``coverage``, ``fail_fast``, ``collect_only``, ``test_timeout`` (seconds),
     ``seed``, ``import_roots`` (relative to root), ``survey`` (say where modules came from).
@@ -75,6 +76,11 @@ def run_request(request: Dict[str, Any]) -> int:
     from whimbrel_inside.session import Session  # type: ignore[import-not-found,unused-ignore]
     from whimbrel_inside.stream import Places, Stream  # type: ignore[import-not-found,unused-ignore]
 
+    if request["framework"] == "modules":
+        from whimbrel_inside.origin import locate_modules  # type: ignore[import-not-found,unused-ignore]
+
+        Stream(request["report"]).emit("modules", found=locate_modules(request["args"], request["root"]))
+        return 0
     os.makedirs(request["scratch"], exist_ok=True)
     places = Places(request["root"])
     stream = Stream(request["report"])

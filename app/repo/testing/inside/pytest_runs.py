@@ -298,8 +298,10 @@ def _keep_rewritten_tests_fresh(session: Session) -> None:
 
 def arguments(session: Session, pytest: Any) -> List[str]:
     """pytest's command line for this request; wanted files that do not exist are reported, not passed."""
-    words = ["-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
-    words.append("--basetemp=%s" % os.path.join(session.request["scratch"], "tmp"))
+    scratch = session.request["scratch"]
+    # The cache plugin stays, because projects use its fixture, but writes outside of the repository.
+    words = ["-o", "faulthandler_timeout=0", "-o", "cache_dir=%s" % os.path.join(scratch, "cache")]
+    words.append("--basetemp=%s" % os.path.join(scratch, "tmp"))
     if session.collect_only:
         words.append("--collect-only")
     words.append("--continue-on-collection-errors")
