@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,15 @@ def repository(tmp_path: Path) -> Path:
         root,
     )
     return root
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory every user may enter; pytest keeps its own closed to others."""
+    place = Path(tempfile.mkdtemp(prefix="whimbrel-test-"))
+    place.chmod(0o777)
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture

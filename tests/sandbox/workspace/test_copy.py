@@ -443,14 +443,11 @@ async def test_a_repository_of_somebody_else_works(repository: Path, copy: Copy)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
-def test_an_unreadable_git_directory_above_is_one_clear_line(tmp_path: Path) -> None:
-    parent = tmp_path / "parent"
+def test_an_unreadable_git_directory_above_is_one_clear_line(public: Path) -> None:
+    parent = public / "parent"
     inner = parent / "inner"
     inner.mkdir(parents=True)
     shell("git init -q .; chmod 000 .git; chmod 777 . inner", parent)
-    for path in list(tmp_path.parents)[:-1]:
-        path.chmod(path.stat().st_mode | 0o011)
-    tmp_path.chmod(0o777)
     program = (
         "import asyncio, os, sys\nfrom pathlib import Path\n"
         "from whimbrel.sandbox.workspace import Workspace\n"
@@ -463,7 +460,7 @@ def test_an_unreadable_git_directory_above_is_one_clear_line(tmp_path: Path) -> 
         "except RepositoryError as error: print(error.one_line())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(inner), str(tmp_path / "run")],
+        [sys.executable, "-c", program, str(inner), str(public / "run")],
         capture_output=True,
         text=True,
         cwd="/",

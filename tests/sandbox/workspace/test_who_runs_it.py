@@ -45,14 +45,11 @@ print(asyncio.run(life(Path(sys.argv[1]), Path(sys.argv[2]) / "second")))
 
 
 def test_an_ordinary_user_gets_locked_files_recorded_restored_and_removed(
-    repository: Path, tmp_path: Path
+    repository: Path, public: Path
 ) -> None:
-    for path in [*list(tmp_path.parents)[:-1]]:
-        path.chmod(path.stat().st_mode | 0o011)
-    tmp_path.chmod(0o777)
-    shell("chmod -R a+rX .", repository)
+    shell(f"cp -a . {public}/project; chmod -R a+rX {public}/project", repository)
     done = subprocess.run(
-        [sys.executable, "-c", ORDINARY, str(repository), str(tmp_path)],
+        [sys.executable, "-c", ORDINARY, str(public / "project"), str(public)],
         capture_output=True,
         text=True,
         cwd="/",
