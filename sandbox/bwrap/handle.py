@@ -11,7 +11,7 @@ from ..base.errors import SandboxDied, ToolError
 from ..base.process import ProcessChannel, ProcessHandle
 from ..base.results import ExecResult
 from .program import diagnose
-from .status import BwrapStatus, read_status, wait_gone
+from .status import BwrapStatus, end_namespace, forget, read_status
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
@@ -52,7 +52,7 @@ class BwrapHandle:
         if self._result is None and self._error is None:
             status = read_status(self._status)
             if status.child_pid is not None:
-                await wait_gone(status.child_pid)
+                await end_namespace(status.child_pid)
             self._settle(result, status)
         if self._error is not None:
             raise self._error
@@ -70,7 +70,7 @@ class BwrapHandle:
         if self._result is not None or self._error is not None:
             return
         notes = self._on_end(self)
-        self._status.unlink(missing_ok=True)
+        forget(self._status)
         # Words of our own launcher and of bubblewrap come first, before anything the command prints.
         said = result.head[:4096].decode("utf-8", "replace")
         exit_code = result.exit_code
@@ -116,7 +116,7 @@ class BwrapChannel:
         exit_code = await self._inner.close()
         pid = self.inside_pid()
         if pid is not None:
-            await wait_gone(pid)
-        self._status.unlink(missing_ok=True)
+            await end_namespace(pid)
+        forget(self._status)
         self._on_end(self)
         return exit_code

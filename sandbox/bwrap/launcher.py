@@ -30,6 +30,7 @@ _CLONE_NEWNET = 0x40000000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 _PR_SET_PDEATHSIG = 1
 _STAGE = "/tmp"
+_MARKER = "WHIMBREL_PROCESS"
 # Where any user can run a program. Kept at its own path there: AppArmor profiles go by the path.
 _REACHABLE = ("/usr/", "/bin/", "/opt/")
 
@@ -129,7 +130,11 @@ def become_bwrap(plan: dict[str, Any]) -> NoReturn:
         os.set_inheritable(descriptor, True)
     os.chdir("/")
     command = [program, "--args", str(arguments), "--", *plan["argv"]]
-    os.execve(program, command, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"})
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    # Bubblewrap's own processes keep the mark by which the process runner finds what it started.
+    if _MARKER in os.environ:
+        environment[_MARKER] = os.environ[_MARKER]
+    os.execve(program, command, environment)
 
 
 def main(path: str) -> NoReturn:

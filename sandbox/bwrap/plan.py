@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base.errors import ToolError
+from ..base.tree import MARKER
 
 _LONGEST_WORD = 128 << 10
 """MAX_ARG_STRLEN of Linux, with its final null."""
@@ -91,6 +92,8 @@ def isolation_options(*, own_network: bool, chdir: str, disable_userns: bool) ->
         "--die-with-parent",
         "--cap-drop",
         "ALL",
+        "--unsetenv",
+        MARKER,
     ]
     if own_network:
         options.append("--unshare-net")

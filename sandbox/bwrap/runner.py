@@ -37,7 +37,7 @@ from .places import PrivatePlaces
 from .plan import LaunchPlan, check_command, holder_options, isolation_options, write_plan
 from .program import BwrapProgram, diagnose, failure, find_bwrap
 from .seccomp import filter_program
-from .status import namespace_pids, read_status, uid_is_mapped
+from .status import PLAN_SUFFIX, forget, namespace_pids, read_status, uid_is_mapped
 from .usage import DiskWatch, Quota
 
 _LAUNCH_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
@@ -228,7 +228,7 @@ class BwrapRunner:
         return self._places.starts / f"{self._starts:05d}.status"
 
     def _write_plan(self, plan: LaunchPlan) -> tuple[list[str], Path]:
-        return write_plan(plan, plan.status.with_suffix(".plan")), plan.status
+        return write_plan(plan, plan.status.with_suffix(PLAN_SUFFIX)), plan.status
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
         own = {"HOME": HOME, "TMPDIR": "/tmp", "USER": USER_NAME, "LOGNAME": USER_NAME}
@@ -298,7 +298,9 @@ class BwrapRunner:
             log_path=self._places.root / "trial.log",
             timeout_s=_TRIAL_TIMEOUT_S,
         )
-        if read_status(status).exit_code == 0 and result.exit_code == 0:
+        ended = read_status(status)
+        forget(status)
+        if ended.exit_code == 0 and result.exit_code == 0:
             return result
         return result.text() or f"the trial command ended with code {result.exit_code}"
 

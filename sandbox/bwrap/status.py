@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..base.errors import SandboxDied
+
+PLAN_SUFFIX = ".plan"
 _GONE_PATIENCE_S = 10.0
 
 
@@ -37,17 +43,40 @@ def read_status(path: Path) -> BwrapStatus:
     return BwrapStatus(found.get("child-pid"), found.get("exit-code"))
 
 
-async def wait_gone(pid: int) -> bool:
-    """Waits until the first process of a pid namespace has ended: the kernel ends all others before it.
+def forget(path: Path) -> None:
+    """Removes the status file, and the plan when its launcher was killed before it did."""
+    path.unlink(missing_ok=True)
+    path.with_suffix(PLAN_SUFFIX).unlink(missing_ok=True)
 
-    Returns False when it is still there after ten seconds.
+
+async def end_namespace(pid: int) -> None:
+    """Ends the pid namespace whose first process is ``pid``; the kernel ends all others in it first.
+
+    Usually it is on its way out already. Not always: the process that bubblewrap leaves outside
+    may be killed before the one inside has asked to die with it.
+
+    Raises:
+        SandboxDied: it is still there after ten seconds.
     """
     deadline = time.monotonic() + _GONE_PATIENCE_S
+    own = _namespace(os.getpid())
     while alive(pid):
+        # A pid that has been given to a process of our own namespace meanwhile is not it.
+        inside = _namespace(pid)
+        if inside in (-1, own):
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
-            return False
+            raise SandboxDied(f"the processes of a command cannot be ended (first process {pid})")
         await asyncio.sleep(0.005)
-    return True
+    _collect(pid)
+
+
+def _collect(pid: int) -> None:
+    """Reaps the process when it was left to us because its parent was killed first; nobody else would."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
 
 
 def alive(pid: int) -> bool:
@@ -61,21 +90,19 @@ def alive(pid: int) -> bool:
 
 def namespace_pids(child_pid: int) -> list[int]:
     """Host pids of all processes in the pid namespace whose first process is ``child_pid``."""
-
-    def namespace(pid: int) -> int:
-        try:
-            return Path(f"/proc/{pid}/ns/pid").stat().st_ino
-        except OSError:
-            return -1  # ended meanwhile, or not ours to look at
-
-    wanted = namespace(child_pid)
+    wanted = _namespace(child_pid)
     if wanted == -1:
         return []
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and namespace(int(entry.name)) == wanted
-    ]
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [pid for pid in pids if _namespace(pid) == wanted]
+
+
+def _namespace(pid: int) -> int:
+    """A number naming the process's pid namespace; -1 when it has ended or is not ours to look at."""
+    try:
+        return Path(f"/proc/{pid}/ns/pid").stat().st_ino
+    except OSError:
+        return -1
 
 
 def uid_is_mapped(uid: int) -> bool:

@@ -132,6 +132,17 @@ async def test_a_process_that_ignores_signals_dies_with_its_sandbox(box: Box) ->
     assert not running_with(marker)
 
 
+async def test_a_command_killed_at_any_moment_of_its_start_leaves_nothing(box: Box) -> None:
+    marker = f"36{os.getpid()}.5"
+    for step in range(16):
+        handle = await box.sandbox.run(["/bin/sh", "-c", f"setsid sleep {marker} & sleep {marker}"])
+        await asyncio.sleep(step * 0.006)
+        await handle.kill()
+        assert not running_with(marker)
+    kept = [path for path in (box.state / "bwrap" / "starts").iterdir() if path.suffix == ".plan"]
+    assert kept == []
+
+
 async def test_stopping_ends_what_still_runs_and_leaves_only_logs(make_box: MakeBox) -> None:
     box = await make_box()
     marker = f"34{os.getpid()}.5"
