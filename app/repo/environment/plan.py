@@ -129,14 +129,21 @@ async def _from_this_machine(
                     f"the project's test dependencies cannot be installed: {error.message}", hint=error.hint
                 ) from error
             notes.append(f"no image layer could be built ({error.message}); using this machine's Python")
+    with_runner = [item for item in found if "pytest" not in item.missing]
     if asked.allow_build and found:
         want = build.wanted(dependencies, pytest=wants_pytest(project))
-        built = await _built(found[0].interpreter, want, asked)
-        notes += [*_left_out(dependencies), *lacking]
-        notes.append(f"dependencies of {want.shown_sources()} installed in {built.prefix}")
-        missing = _missing(built, project, dependencies, runtime_only=True)
-        return _on_host(project, asked, _Surveyed(built, missing), dependencies, notes)
-    with_runner = [item for item in found if "pytest" not in item.missing]
+        try:
+            built = await _built(found[0].interpreter, want, asked)
+        except EnvironmentBroken as error:
+            if not with_runner:
+                raise
+            # Declared is not the same as needed: offline, the tests may still run with what is there.
+            notes.append(error.message)
+        else:
+            notes += [*_left_out(dependencies), *lacking]
+            notes.append(f"dependencies of {want.shown_sources()} installed in {built.prefix}")
+            missing = _missing(built, project, dependencies, runtime_only=True)
+            return _on_host(project, asked, _Surveyed(built, missing), dependencies, notes)
     if with_runner:
         best = min(with_runner, key=lambda item: len(item.missing))
         notes.append(f"{best.interpreter.path} lacks {', '.join(best.missing)}, which the project declares")

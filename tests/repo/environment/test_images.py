@@ -125,11 +125,9 @@ async def test_where_this_machines_python_does_not_start_the_images_own_takes_it
     make_repository, make_venv, on_stage, foreign_image, used_images
 ):
     image = await foreign_image()
-    repository = make_repository(
-        {**SHOP, "src/shop/__init__.py": "def total(prices):\n    return sum(prices)\n"}
-    )
-    files = {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n'}
-    (repository / "pyproject.toml").write_text(files["pyproject.toml"])
+    code = "def total(prices):\n    return sum(prices)\n"
+    metadata = '[project]\nname = "shop"\nversion = "1"\n'
+    repository = make_repository({**SHOP, "src/shop/__init__.py": code, "pyproject.toml": metadata})
     make_venv(repository / ".venv", python="/usr/bin/python3")
     with pytest.raises(EnvironmentBroken, match=r"needs the shared library libexpat\.so\.1"):
         async with on_stage(repository, "docker", image=image):

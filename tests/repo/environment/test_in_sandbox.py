@@ -194,12 +194,28 @@ async def test_old_and_new_pythons_get_their_dependencies_and_run_the_tests(
     assert len(lines) == 1
 
 
-async def test_dependencies_that_cannot_be_installed_are_named(make_repository, on_stage, real_python):
+async def test_dependencies_that_cannot_be_installed_are_named(
+    make_repository, make_venv, on_stage, tmp_path
+):
     text = SHOP["pyproject.toml"] + 'dependencies = ["whimbrel-no-such-distribution==99"]\n'
     repository = make_repository({**SHOP, "pyproject.toml": text})
+    bare = str(make_venv(tmp_path / "bare", with_pytest=False))
     with pytest.raises(EnvironmentBroken, match=r"cannot be installed: .*whimbrel-no-such-distribution"):
-        async with on_stage(repository, "host", python=str(real_python), allow_build=True):
+        async with on_stage(repository, "host", python=bare, allow_build=True):
             pass
+
+
+async def test_when_nothing_can_be_installed_an_environment_with_pytest_is_better_than_none(
+    make_repository, make_venv, on_stage
+):
+    text = SHOP["pyproject.toml"] + 'dependencies = ["whimbrel-no-such-distribution==99"]\n'
+    repository = make_repository({**SHOP, "pyproject.toml": text})
+    make_venv(repository / ".venv")
+    python = str(repository / ".venv/bin/python")
+    async with on_stage(repository, "host", python=python, allow_build=True) as stage:
+        assert stage.environment.missing == ("whimbrel-no-such-distribution",)
+        assert any("cannot be installed" in note for note in stage.environment.notes)
+        assert "1 passed" in (await stage.tests()).text()
 
 
 async def test_build_outputs_reach_the_copy_and_never_the_patch(
