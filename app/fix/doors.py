@@ -6,6 +6,7 @@ A door renders events and holds no logic of the job.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import Any, Protocol, TextIO
@@ -31,6 +32,18 @@ def make_door(*, as_json: bool) -> JobDoor:
     return PlainDoor(sys.stdout)
 
 
+def write_line(stream: TextIO, text: str) -> None:
+    """Writes and flushes; a reader that went away (``| head``) silences the door, never the job."""
+    try:
+        # Odd file names hold lone surrogates, and a locale may be narrow: both are shown escaped.
+        encoding = stream.encoding or "utf-8"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        # What is still buffered would fail once more at exit: it goes nowhere instead.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 class JsonDoor:
     """One JSON object a line; the last one is ``{"event": "result", ...}``."""
 
@@ -45,8 +58,7 @@ class JsonDoor:
             line["text"] = event.text
         if event.data:
             line["data"] = event.data
-        self._stream.write(json.dumps(line, ensure_ascii=True, default=str) + "\n")
-        self._stream.flush()
+        write_line(self._stream, json.dumps(line, ensure_ascii=True, default=str))
 
     def close(self) -> None:
         return
@@ -78,8 +90,7 @@ class PlainDoor:
         self._write(f"[{elapsed:6.1f}s] {mark} {event.text}")
 
     def _write(self, text: str) -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        write_line(self._stream, text)
 
     def close(self) -> None:
         return

@@ -25,8 +25,6 @@ class Reproduction:
     target_files: tuple[str, ...]
     """Test files that could not be collected because of the code under repair."""
     flaky: tuple[str, ...]
-    litter: tuple[str, ...]
-    """Files the test run itself changes; kept out of the patch."""
 
     @property
     def failing(self) -> bool:
@@ -42,12 +40,10 @@ async def reproduce(stage: Stage, wanted: Sequence[str], tell: Callable[[str, st
     Raises:
         EnvironmentBroken: the tests cannot run here for reasons outside the code under repair.
     """
-    start = await stage.workspace.snapshot()
     before = await stage.tests.run(purpose="baseline")
-    litter = await _put_back(stage, start)
-    if litter:
-        tell("info", f"the tests rewrite {len(litter)} file(s) of the repository; kept out of the patch: "
-             + ", ".join(litter[:3]))  # fmt: skip
+    if before.side_effects:
+        shown = ", ".join(before.side_effects[:3]) + (", ..." if len(before.side_effects) > 3 else "")
+        tell("warning", f"the tests rewrite files of the repository; put back, and no part of the patch: {shown}")
     broken = diagnose(before, stage.workspace, stage.environment)
     if broken is not None:
         raise broken
@@ -62,33 +58,22 @@ async def reproduce(stage: Stage, wanted: Sequence[str], tell: Callable[[str, st
             if name.split("::")[0] not in collection:
                 tell("warning", f"no test is called {name}")
         failing = chosen
-    flaky = await _flaky_among(stage, failing, start)
+    flaky = await _flaky_among(stage, failing)
     targets = tuple(test for test in failing if test not in flaky)
     for test in flaky:
         tell("warning", f"{test} fails only sometimes on the same code; it is no target")
     files = tuple(error.path for error in report.collection_errors)
     if wanted and targets:
         files = tuple(path for path in files if any(w.split("::")[0] == path for w in wanted))
-    return Reproduction(before, targets, files, tuple(flaky), litter)
+    return Reproduction(before, targets, files, tuple(flaky))
 
 
-async def _put_back(stage: Stage, tree: str) -> tuple[str, ...]:
-    """Undoes what a test run changed in the workspace; returns the paths."""
-    now = await stage.workspace.snapshot()
-    if now == tree:
-        return ()
-    changed = tuple(change.path for change in await stage.workspace.changed_files(tree, now))
-    await stage.workspace.restore(tree)
-    return changed
-
-
-async def _flaky_among(stage: Stage, failing: Sequence[str], start: str) -> list[str]:
+async def _flaky_among(stage: Stage, failing: Sequence[str]) -> list[str]:
     """Failing tests that pass when run again, alone, on the same tree."""
     suspects = list(failing)[:MAX_FLAKY_CHECKS]
     if not suspects:
         return []
     again = await stage.tests.run(suspects, purpose="flaky-check")
-    await _put_back(stage, start)
     outcomes = again.report.by_id()
     return [
         test for test in suspects

@@ -19,7 +19,7 @@ from .evidence import Evidence
 from .executors import ForkExecutor
 from .explain import explain
 from .limits import Clock, Limits
-from .localise import Localisation, localise
+from .localise import Localisation, localise, out_of_reach
 from .minimise import minimise
 from .proof import Proof, prove
 from .search import Search, SearchState
@@ -88,10 +88,18 @@ async def repair(
     begun = time.monotonic()
     context.progress(Progress("locate", "running the tests with coverage"))
     whole = await take_baseline(context)
-    baseline = whole.narrowed(tests or context.target_tests)
+    # What the run is about comes first: a failing test that nobody asked about blocks no patch.
+    baseline = whole.narrowed(context.target_tests).narrowed(tests)
     if not baseline.targets:
         flaky = f"; flaky: {', '.join(whole.flaky[:3])}" if whole.flaky else ""
         raise ToolError(f"no test fails, so there is nothing to repair{flaky}")
+    hopeless = out_of_reach(baseline)
+    if hopeless:
+        shown = ", ".join(hopeless[:3])
+        context.progress(
+            Progress("locate", f"left out, because they run none of the project's code: {shown}")
+        )
+        baseline = baseline.narrowed([each for each in baseline.targets if each not in hopeless])
     localisation = localise(context, baseline)
     run = _Run(baseline, localisation.sources, SearchState())
     run.phases["locate_s"] = time.monotonic() - begun

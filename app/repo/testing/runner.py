@@ -50,6 +50,8 @@ class TestRun:
     """Modules outside the repository that the run imported (what a fork server imports ahead)."""
     elsewhere: tuple[tuple[str, str, str], ...] = ()
     """(module, imported file, the repository's file) of modules imported from outside the copy."""
+    side_effects: tuple[str, ...] = ()
+    """Files of the repository that the tests changed; they were put back after the run."""
 
     __test__ = False
 
@@ -291,6 +293,7 @@ class TestRunner:
             collected=order,
             preload=gathered.preload,
             elsewhere=gathered.elsewhere,
+            side_effects=tuple(sorted({path for process in processes for path in process.side_effects})),
         )
 
     async def _one_process(
@@ -320,6 +323,7 @@ class TestRunner:
             stem = plan.report_path.rsplit(".", 1)[0]
             names = [f"{stem}{end}" for end in (".json", ".report", ".report.stack", ".scratch", ".xml")]
             await self.remove_inside(names)
+        side_effects = await self._put_back(tree)
         gathered.new_process()
         lost, diagnosis = "", None
         if plan.streams:
@@ -355,7 +359,18 @@ class TestRunner:
             log_sha256=result.log_sha256,
             log_path=str(result.log_path),
         )
-        return _Process(result=result, row=row, lost=lost, gathered=gathered, diagnosis=diagnosis)
+        return _Process(
+            result=result, row=row, lost=lost, gathered=gathered, diagnosis=diagnosis, side_effects=side_effects
+        )
+
+    async def _put_back(self, tree: str) -> tuple[str, ...]:
+        """Undoes what the tests changed in the repository: a patch must hold no trace of them."""
+        now = await self.workspace.snapshot()
+        if now == tree:
+            return ()
+        changed = tuple(change.path for change in await self.workspace.changed_files(tree, now))
+        await self.workspace.restore(tree)
+        return changed
 
     async def _read(self, path: str) -> bytes:
         try:
@@ -373,6 +388,7 @@ class _Process:
     """The test that took the process down, or empty."""
     gathered: Gathered
     diagnosis: Diagnosis | None
+    side_effects: tuple[str, ...] = ()
 
 
 def _named(request: RunRequest) -> RunRequest:
