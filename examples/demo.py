@@ -26,12 +26,10 @@ def git(*arguments: str, cwd: Path) -> None:
 
 def sandbox_argument() -> list[str]:
     """``--sandbox host`` only where no isolating sandbox can start here."""
-    probe = subprocess.run(
-        [*WHIMBREL, "doctor", "--sandbox-only"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    if probe.returncode == 0:
+    doctor = subprocess.run([*WHIMBREL, "doctor"], stdout=subprocess.PIPE, text=True)
+    if doctor.returncode != 9:
         return []
-    print(f"No isolating sandbox here: {probe.stdout.strip()}")
+    print(f"No isolating sandbox here: {doctor.stdout.strip().splitlines()[-1]}")
     print("The example is our own code, so the demo goes on with --sandbox host (no isolation).")
     print("For a real sandbox: apt-get install bubblewrap, or start Docker.\n")
     return ["--sandbox", "host"]

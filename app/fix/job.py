@@ -15,6 +15,7 @@ from ...sandbox.base.errors import (
     UsageError,
     WhimbrelError,
 )
+from ...engine.models import load_model
 from ..agent.loop import AgentOutcome
 from ..evidence import EvidenceLedger
 from ..repo.cilog import read_ci_log
@@ -23,6 +24,7 @@ from ..repo.testing.runner import TestRun
 from .events import JobEvent, Listener
 from .intake import Issue, read_issue, read_log
 from .options import FixOptions
+from .recording import Recording
 from .reproduce import Reproduction, reproduce
 from .result import FixResult
 from .rundir import RunDirectory
@@ -43,6 +45,7 @@ class FixJob:
         )  # fmt: skip
         self.attempts = AttemptLog()
         self.ledger = EvidenceLedger()
+        self.recording: Recording | None = None
         self._listener = listener
         self._deadline = time.monotonic() + options.max_time_s
 
@@ -58,8 +61,10 @@ class FixJob:
             issue = read_issue(self.options.issue)
             log = read_log(self.options.log)
             with self._phase("set_up", "Set up"):
+                load_model(self.options.model)  # a wrong name should not cost a set-up
                 stage = await set_the_stage(self.options, self.run_directory, self.ledger, self._tell)
                 self._describe(stage)
+                self._record(stage, issue)
             with self._phase("reproduce", "Reproduce"):
                 stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
                 reproduction = await reproduce(stage, self._wanted(stage, log), self._tell)
@@ -87,12 +92,12 @@ class FixJob:
                 await stage.close()
 
     async def _work(self, stage: Stage, reproduction: Reproduction, issue: Issue, log: str) -> AgentOutcome:
-        outcome, session_id = await do_the_work(
+        assert self.recording is not None
+        outcome = await do_the_work(
             self.options, stage, reproduction, self.ledger, self.attempts,
-            issue=issue, log=log, deadline=self._deadline, run=self.run_directory,
-            emit=self._listener, tell=self._tell, on_session=self._session,
+            issue=issue, log=log, deadline=self._deadline, session=self.recording.session,
+            emit=self._listener, tell=self._tell,
         )  # fmt: skip
-        self.result.session_id = session_id
         self.result.claimed = outcome.final_text
         self.result.steps = outcome.steps
         self.result.usage = outcome.usage.model_dump()
@@ -204,8 +209,13 @@ class FixJob:
         """No test run may outlive the job's own limit."""
         return max(1.0, min(limit, self._deadline - time.monotonic()))
 
-    def _session(self, session_id: str) -> None:
-        self.result.session_id = session_id
+    def _record(self, stage: Stage, issue: Issue) -> None:
+        title = (issue.text.strip() or "failing tests").splitlines()[0].lstrip("# ")[:120]
+        self.recording = Recording.begin(
+            self.options, stage.repository, title, self.result.run_id, self.ledger,
+            lambda text: self._tell("warning", text),
+        )  # fmt: skip
+        self.result.session_id = self.recording.session.id
 
     def _wanted(self, stage: Stage, log: str) -> tuple[str, ...]:
         """Tests asked for by the person, else those the CI log names."""

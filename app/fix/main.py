@@ -44,6 +44,8 @@ async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
         if debug:
             traceback.print_exc()
     finally:
+        if job.recording is not None:
+            job.recording.end(result.status, result.message)
         run.remove()
     code = _finish(job, output)
     if options.apply and result.status == "fixed":

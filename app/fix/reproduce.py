@@ -43,7 +43,10 @@ async def reproduce(stage: Stage, wanted: Sequence[str], tell: Callable[[str, st
     before = await stage.tests.run(purpose="baseline")
     if before.side_effects:
         shown = ", ".join(before.side_effects[:3]) + (", ..." if len(before.side_effects) > 3 else "")
-        tell("warning", f"the tests rewrite files of the repository; put back, and no part of the patch: {shown}")
+        tell(
+            "warning",
+            f"the tests rewrite files of the repository; put back, and no part of the patch: {shown}",
+        )
     broken = diagnose(before, stage.workspace, stage.environment)
     if broken is not None:
         raise broken

@@ -9,15 +9,14 @@ from typing import Any, cast
 
 from ...engine.chat import Effort
 from ...engine.models import load_model
-from ...sandbox.base.errors import WhimbrelError
 from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
 from ..agent.limits import MaxSteps, MaxTime
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Permissions
 from ..agent.prompts import delimited, opening
-from ..evidence import EvidenceLedger, EvidenceRow
-from ..sessions import SessionStore
+from ..evidence import EvidenceLedger
+from ..sessions import SessionWriter
 from ..tools.base import ToolContext
 from ..tools.registry import default_tools
 from ..tools.run_tests import recall
@@ -26,7 +25,6 @@ from .intake import Issue
 from .options import FixOptions
 from .reproduce import Reproduction
 from .result import FixResult
-from .rundir import RunDirectory
 from .stage import Stage
 
 MAX_LOG_CHARS = 20_000
@@ -104,29 +102,12 @@ async def do_the_work(
     issue: Issue,
     log: str,
     deadline: float,
-    run: RunDirectory,
+    session: SessionWriter,
     emit: Listener,
     tell: Callable[[str, str], None],
-    on_session: Callable[[str], None],
-) -> tuple[AgentOutcome, str]:
-    """Runs the agent on the stage; returns its outcome and the session's id."""
+) -> AgentOutcome:
+    """Runs the agent on the stage."""
     model = load_model(options.model)
-    store = SessionStore.open(notice=lambda text: tell("warning", text))
-    session = store.create(
-        title=(issue.text or "failing tests").strip().splitlines()[0][:120],
-        repository=str(stage.repository),
-        model=model.name,
-        on_problem=lambda text: tell("warning", text),
-    )
-    on_session(session.id)
-
-    def record(row: EvidenceRow) -> None:
-        session.evidence(row)
-
-    for row in ledger.rows:
-        record(row)
-    ledger.listen(record)
-    agent: Agent | None = None
     try:
         context = ToolContext(
             workspace=stage.workspace,
@@ -153,17 +134,9 @@ async def do_the_work(
         messages = opening(
             _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
         )
-        outcome = await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
-        session.close(outcome.status)
-        return outcome, session.id
-    except WhimbrelError as error:
-        session.close(error.status)
-        raise
+        return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
     finally:
-        # Idempotent: a cancellation must not leave the session open either.
-        session.close(agent.outcome.status if agent and agent.outcome else "cancelled")
         await model.close()
-        store.close()
 
 
 def _task(issue: Issue, log: str) -> str:

@@ -74,7 +74,7 @@ def test_kill_9_in_any_phase_leaves_the_repository_and_the_machine_clean(
         sessions = subprocess.run([*WHIMBREL, "session", "list"], env=home, capture_output=True, text=True)
         assert sessions.returncode == 0, sessions.stderr
     listed = subprocess.run([*WHIMBREL, "session", "list"], env=home, capture_output=True, text=True).stdout
-    assert listed.count("interrupted") == 2, "killed in work and in verify: " + listed
+    assert listed.count("interrupted") == 3, "killed in reproduce, work and verify: " + listed
     last = subprocess.run(
         [*WHIMBREL, "fix-issue", "--repo", str(buggy.root), "--sandbox", sandbox, "--output", str(tmp_path / "out")],
         env=home, capture_output=True, text=True,
