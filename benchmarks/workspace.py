@@ -24,7 +24,9 @@ from whimbrel.sandbox.workspace import Workspace
 
 def run(command: str, cwd: Path) -> None:
     """One shell command that must succeed."""
-    subprocess.run(command, shell=True, cwd=cwd, check=True, capture_output=True)
+    done = subprocess.run(command, shell=True, cwd=cwd, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{command!r} failed: {done.stderr.strip()[:500]}")
 
 
 def make_repository(root: Path, files: int) -> None:
@@ -34,7 +36,10 @@ def make_repository(root: Path, files: int) -> None:
         package.mkdir(parents=True, exist_ok=True)
         body = "".join(f"def function_{line}(x):\n    return x + {number * line}\n" for line in range(20))
         (package / f"module_{number}.py").write_text(body)
-    run("git init -q . && git add -A && git -c user.name=b -c user.email=b@b commit -qm start", root)
+    run(
+        "git init -q . && git config gc.auto 0 && git add -A && git -c user.name=b -c user.email=b@b commit -qm start",
+        root,
+    )
 
 
 def damage(root: Path, round_number: int) -> None:
