@@ -101,7 +101,7 @@ def repair(root: Path, sandbox: str, output: Path) -> tuple[dict, float]:
     process = subprocess.run(
         [sys.executable, "-m", "whimbrel.app.cli", "fix-issue", "--repo", root, "--sandbox", sandbox,
          "--output", output, "--max-time", "15m", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        capture_output=True, text=True,
         env={key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"},
     )  # fmt: skip
     took = time.monotonic() - begin

@@ -19,7 +19,6 @@ from typing import Protocol, runtime_checkable
 
 from .base.results import ExecResult, RunHandle
 
-
 __all__ = [
     "Channel",
     "ExecResult",
@@ -128,7 +127,7 @@ class SnapshotStore(Protocol):
 
     async def snapshot(self) -> str: ...
 
-    async def restore(self, snapshot: str) -> None: ...
+    async def restore(self, tree: str, /) -> None: ...
 
 
 @runtime_checkable

@@ -59,7 +59,7 @@ async def apply_result(path: Path, output: Path | None = None) -> tuple[Path, li
     if result.get("status") != "fixed" or not patch:
         raise UsageError(
             f"the result in {folder} has no verified patch (status {result.get('status')})",
-            hint="unverified attempts are in its attempts/ folder; apply one by hand with `git apply` if you must",
+            hint="unverified attempts are in its attempts/ folder, for `git apply` by hand",
         )
     if result.get("repository") not in (None, "", str(repository)):
         raise UsageError(f"the result in {folder} belongs to {result['repository']}", hint="check --repo")

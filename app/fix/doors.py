@@ -81,9 +81,8 @@ class PlainDoor:
         if event.kind == "result":
             self._write("\n".join(summary_lines(event.data)))
             return
-        if event.kind == "progress":
-            if now - self._last < self.QUIET_S:
-                return
+        if event.kind == "progress" and now - self._last < self.QUIET_S:
+            return
         self._last = now
         elapsed = now - self._start
         mark = {"phase": "==", "warning": "!!", "info": "  ", "progress": "  "}.get(event.kind, "  ")

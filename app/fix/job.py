@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from ...engine.models import load_model
 from ...sandbox.base.errors import (
     BudgetExceeded,
     NotFixed,
@@ -15,7 +16,6 @@ from ...sandbox.base.errors import (
     UsageError,
     WhimbrelError,
 )
-from ...engine.models import load_model
 from ..agent.loop import AgentOutcome
 from ..evidence import EvidenceLedger
 from ..repo.cilog import read_ci_log
@@ -118,7 +118,7 @@ class FixJob:
             result.explanation = self.attempts.explanation or outcome.final_text
             if outcome.error is not None:
                 result.note(
-                    f"the model's run ended early ({outcome.error.one_line()}); the patch is verified all the same"
+                    f"the model's part ended early ({outcome.error.one_line()}); the patch is verified"
                 )
             return
         if check.patch:

@@ -36,8 +36,8 @@ async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
             await job.run()
     except WhimbrelError as error:
         result.end_with(error)
-    except Exception as error:
-        # A fault of our own: the person still gets a result file and one line.
+    except Exception as error:  # noqa: BLE001
+        # Broad on purpose, a fault of our own: the person still gets a result file and one line.
         result.end_with(
             WhimbrelError(f"{type(error).__name__}: {error}", hint="report it with --debug's traceback")
         )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..version import __version__
 from ...sandbox.base.errors import ConfigError, WhimbrelError
 from ...sandbox.base.files import atomic_write
+from ..version import __version__
 
 SCHEMA_VERSION = 1
 

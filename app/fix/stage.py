@@ -146,8 +146,16 @@ async def _with_workspace(
         if recipe is not None:
             services = await start_services(recipe, environment, sandbox)
         adapter, selection = choose_adapter(workspace.root, options.tests, recipe)
+        run_limit, test_limit = _timeouts(recipe, options.max_time_s)
         tests = TestRunner(
-            adapter, sandbox, environment, ledger, workspace, **_timeouts(recipe, options.max_time_s)
+            adapter,
+            sandbox,
+            environment,
+            ledger,
+            workspace,
+            run_timeout_s=run_limit,
+            test_timeout_s=test_limit,
+            seed=max(0, options.seed),
         )
     except BaseException:
         await stop_services(services)
@@ -198,7 +206,8 @@ def _trusted_recipe(repository: Path, trust: bool, tell: Tell) -> Recipe | None:
     return None
 
 
-def _timeouts(recipe: Recipe | None, max_time_s: float) -> dict[str, float]:
+def _timeouts(recipe: Recipe | None, max_time_s: float) -> tuple[float, float]:
+    """Seconds for a whole run of tests, and for one test."""
     run = (recipe.run_timeout_s if recipe else None) or 900.0
     test = (recipe.test_timeout_s if recipe else None) or 60.0
-    return {"run_timeout_s": min(run, max_time_s), "test_timeout_s": test}
+    return min(run, max_time_s), test

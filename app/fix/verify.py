@@ -85,7 +85,7 @@ async def _run_and_judge(
         flaky=flaky,
     )
     if verdict.regressions and len(verdict.regressions) <= 25:
-        # A test that fails once after the patch may be flaky; it counts as lost only when it fails again alone.
+        # It may be flaky: a test counts as lost only when it fails again, alone.
         again = await stage.tests.run(verdict.regressions, purpose="flaky-check")
         recovered = set(verdict.regressions) & again.report.passing_ids()
         if recovered:

@@ -73,11 +73,12 @@ class AttemptLog:
             "phases": data.get("phases", {}),
         }
         self.ambiguous = data["status"] == "ambiguous"
-        patches = list(data.get("patches") or [])
+        patches = list(cast("list[dict[str, Any]]", data.get("patches") or []))
         if data["status"] == "fixed" and patches:
             self.explanation = str(patches[0].get("explanation", ""))
             patches = []
-        for index, patch in enumerate([*patches, *(data.get("alternatives") or [])], start=1):
+        patches += cast("list[dict[str, Any]]", data.get("alternatives") or [])
+        for index, patch in enumerate(patches, start=1):
             name = f"search-{number}-{index:02d}"
             self.keep_diff(
                 name, str(patch.get("diff", "")), f"{patch.get('family', '')}: {patch.get('explanation', '')}"

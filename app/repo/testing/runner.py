@@ -360,7 +360,12 @@ class TestRunner:
             log_path=str(result.log_path),
         )
         return _Process(
-            result=result, row=row, lost=lost, gathered=gathered, diagnosis=diagnosis, side_effects=side_effects
+            result=result,
+            row=row,
+            lost=lost,
+            gathered=gathered,
+            diagnosis=diagnosis,
+            side_effects=side_effects,
         )
 
     async def _put_back(self, tree: str) -> tuple[str, ...]:
