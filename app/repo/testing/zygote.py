@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 START_LIMIT_S = 120.0
 ANSWER_GRACE_S = 10.0
-TEST_LIMIT_LEAD_S = 0.5
+START_ALLOWANCE_S = 2.0
 _MAX_MESSAGE = 1 << 30
 
 # Fork and threads do not mix: numeric libraries are asked not to start any.
@@ -117,7 +117,7 @@ class Zygote:
 
         Args:
             ids: test ids; a file, class or folder selects what is below it.
-            timeout_s: wall-clock limit of the whole request.
+            timeout_s: limit of each test; the whole request gets a quarter and two seconds more.
             fail_fast: stop at the first bad test.
             tree: the workspace's tree hash; when given, an evidence row is recorded
                 (marked as forked: it proves nothing alone).
@@ -176,14 +176,16 @@ class Zygote:
         started = time.monotonic()
         request = await self._request(runner, ids, timeout_s, fail_fast)
         body = launch_request(request, runner.adapter)
+        # The test's own limit comes first, as it names the line that was running; start-up
+        # of the framework and what the tests do outside of tests get something on top.
+        wall_s = timeout_s * 1.25 + START_ALLOWANCE_S
         limits = {
-            # The test's own limit comes first: it names the line that was running.
-            "wall_s": timeout_s + TEST_LIMIT_LEAD_S,
-            "cpu_s": int(timeout_s * max(1.0, runner.sandbox.spec.limits.cpus)) + 1,
+            "wall_s": wall_s,
+            "cpu_s": int(wall_s * max(1.0, runner.sandbox.spec.limits.cpus)) + 1,
             "memory_bytes": self._memory_bytes or runner.sandbox.spec.limits.memory_bytes,
         }
         await self._send({"request": body, "limits": limits})
-        answer = await self._receive(timeout_s + ANSWER_GRACE_S)
+        answer = await self._receive(wall_s + ANSWER_GRACE_S)
         if answer is None:
             await self._stop_channel()
             lost = "the fork server ended or stopped answering; the next request starts a new one"

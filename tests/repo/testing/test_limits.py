@@ -93,7 +93,7 @@ async def test_the_limit_of_the_whole_run_ends_it_with_a_partial_report(project)
     made = await project(
         {"test_a.py": "import time\ndef test_a(): pass\ndef test_b(): time.sleep(600)\ndef test_c(): pass\n"}
     )
-    run = await made.runner.run(purpose="baseline", timeout_s=3)
+    run = await made.runner.run(purpose="baseline", timeout_s=12)
     cases = run.report.by_id()
     assert cases["test_a.py::test_a"].outcome is Outcome.PASSED
     assert cases["test_a.py::test_b"].outcome is Outcome.TIMEOUT

@@ -49,7 +49,7 @@ async def test_hangs_crashes_and_greed_of_a_child_never_stall_the_server(project
     await made.runner.run(["test_a.py::test_value"], purpose="baseline")
     zygote = Zygote()
     await zygote.start(made.runner)
-    hang = await zygote.run(["test_a.py::test_hang"], timeout_s=4)
+    hang = await zygote.run(["test_a.py::test_hang"], timeout_s=3)
     assert hang.report.cases[0].outcome is Outcome.TIMEOUT
     assert hang.report.cases[0].frames[-1].function == "test_hang"
     crash = await zygote.run(["test_a.py::test_crash"], timeout_s=20)
