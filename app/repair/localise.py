@@ -106,6 +106,21 @@ def localise(context: ToolContext, baseline: Baseline) -> Localisation:
     return Localisation(tuple(locations), lines_by_file, sources, tuple(notes))
 
 
+def out_of_reach(baseline: Baseline) -> tuple[str, ...]:
+    """Failing tests that ran no line of the project outside tests: no edit of source can change them.
+
+    Empty without coverage, and when it would be all of them.
+    """
+    if not baseline.coverage:
+        return ()
+    lost: list[str] = []
+    for case in baseline.failing:
+        ran = any(_is_candidate(path) and lines for path, lines in baseline.coverage.get(case.id, {}).items())
+        if not ran and not any(frame.in_repository and _is_candidate(frame.path) for frame in case.frames):
+            lost.append(case.id)
+    return tuple(lost) if len(lost) < len(baseline.targets) else ()
+
+
 def _is_candidate(path: str) -> bool:
     return path.endswith(".py") and not path.startswith(("/", "..")) and not is_test_path(path)
 

@@ -194,6 +194,15 @@ async def test_only_the_tests_asked_for_have_to_turn_green(tmp_path: Path):
         assert result.data["status"] == "fixed", result.text
 
 
+async def test_a_failure_outside_the_projects_code_does_not_hide_the_bug(tmp_path: Path):
+    missing = "def test_machine():\n    assert open('/no/such/file/on/this/machine').read()\n"
+    progress: list[Progress] = []
+    async with opened(tmp_path, {**BUGGY, "tests/test_machine.py": missing}, progress=progress) as context:
+        result = await repair(context)
+        assert result.data["status"] == "fixed", result.text
+    assert any("left out" in each.text and "test_machine" in each.text for each in progress)
+
+
 async def test_locate_ranks_the_faulty_function_two_calls_away_with_reasons(tmp_path: Path):
     from scenarios import all_scenarios
 
