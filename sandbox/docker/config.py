@@ -23,6 +23,7 @@ SCRIPTS_DIR = "scripts"
 HOME = "/home/whimbrel"
 _HOME_BYTES = 256 << 20
 _SHM_BYTES = 256 << 20
+_PODMAN_NPROC = 16384
 _LOG = {"max-size": "256k", "max-file": "1"}
 _RESERVED = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
 _HOSTS_OWN = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "LANG", "LANGUAGE")
@@ -144,9 +145,11 @@ def container_config(
             them; each becomes an empty, enterable one.
     """
     limits = spec.limits
+    # Podman cannot give a tmpfs an owner; there the home is open like /tmp, to the same single user.
+    private = "mode=1777" if daemon.podman else f"mode=0700,uid={identity.uid},gid={identity.gid}"
     tmpfs = {
         "/tmp": f"rw,exec,nosuid,nodev,size={limits.tmp_bytes},mode=1777",
-        HOME: f"rw,exec,nosuid,nodev,size={_HOME_BYTES},mode=0700,uid={identity.uid},gid={identity.gid}",
+        HOME: f"rw,exec,nosuid,nodev,size={_HOME_BYTES},{private}",
     }
     ours = [Mount(spec.state_dir / SCRIPTS_DIR, FOLDER)]
     ours += [Mount(cover(spec, place), place) for place in opened]
@@ -168,11 +171,7 @@ def container_config(
         memswap_limit=limits.memory_bytes,
         nano_cpus=int(limits.cpus * 1_000_000_000),
         pids_limit=limits.pids,
-        ulimits=[
-            {"Name": "core", "Soft": 0, "Hard": 0},
-            {"Name": "fsize", "Soft": limits.file_bytes, "Hard": limits.file_bytes},
-            {"Name": "nofile", "Soft": 4096, "Hard": 4096},
-        ],
+        ulimits=_ulimits(daemon, spec),
         restart_policy={"Name": "no"},
         log_config={"Type": "json-file", "Config": _LOG} if not daemon.podman else None,
     )
@@ -219,6 +218,15 @@ def cover(spec: SandboxSpec, place: str) -> Path:
     for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
         folder.chmod(0o755)
     return root
+
+
+def _ulimits(daemon: Daemon, spec: SandboxSpec) -> list[dict[str, Any]]:
+    wanted = {"core": 0, "fsize": spec.limits.file_bytes, "nofile": 4096}
+    if daemon.podman:
+        # Left out, Podman raises it beyond its own limit and fails where it may not; the bound on
+        # processes is the pids limit, this one counts all of a user's.
+        wanted["nproc"] = _PODMAN_NPROC
+    return [{"Name": name, "Soft": value, "Hard": value} for name, value in wanted.items()]
 
 
 def bind(mount: Mount) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from typing import Any, NoReturn, cast
 from ..base.errors import SandboxDied, SandboxUnavailable
 from ..daemon import Daemon, ask, explain, make_container, status_of
 from .config import Identity
-from .scripts import FOLDER, MARK
+from .scripts import FOLDER, MARK, READY
 from .stream import ExecStream
 
 _NAME_TRIES = 5
+_READY_TRIES = 60
 _NO_PROGRAM = re.compile(r"no such file|not found|exec format|permission denied", re.IGNORECASE)
 
 
@@ -65,7 +66,7 @@ class Container:
         cause: SandboxUnavailable | None = None
         try:
             await ask("starting the container", self.daemon.api.start, self.id)
-            if (await self.inspect()).get("Running"):
+            if await self._ready():
                 return
         except SandboxUnavailable as error:
             cause = error
@@ -76,6 +77,18 @@ class Container:
         raise SandboxUnavailable(
             f"{what}; container log: {log or 'empty'}", hint="use an image with a working /bin/sh"
         ) from cause
+
+    async def _ready(self) -> bool:
+        """Whether its own process came up; a missing shell shows only a moment after the start."""
+        for _ in range(_READY_TRIES):
+            if not (await self.inspect()).get("Running"):
+                return False
+            raw = await ask("reading the container's log", self.daemon.api.logs, self.id, tail=5)
+            if READY.encode() in cast("bytes", raw):
+                return True
+            await asyncio.sleep(0.03)
+        # No log to be had from this daemon: it runs, and the first command will tell the rest.
+        return True
 
     async def inspect(self) -> dict[str, Any]:
         """The daemon's ``State`` of the container. Raises docker's NotFound when it was removed."""
@@ -212,6 +225,10 @@ class Container:
         """Ends and removes it; one that is gone already is fine."""
         from docker.errors import APIError, NotFound
 
+        if self.daemon.podman:
+            # Its forced removal asks first and waits ten seconds for an answer.
+            with contextlib.suppress(APIError, SandboxUnavailable):
+                await ask("ending the container", self.daemon.api.kill, self.id)
         try:
             await ask("removing the container", self.daemon.api.remove_container, self.id, force=True, v=True)
         except NotFound:

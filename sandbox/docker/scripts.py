@@ -16,9 +16,11 @@ FOLDER = "/.whimbrel"
 MARK = "WHIMBREL_COMMAND"
 """Environment variable that tells the processes of one command from those of another."""
 
-KEEPER = """
+READY = "whimbrel: ready"
+
+KEEPER = f"""
 trap 'echo "whimbrel: told to end"; exit 0' TERM
-echo "whimbrel: ready"
+echo "{READY}"
 while :; do sleep 3600 & wait $!; done
 """
 """The container's own process: keeps it alive and does nothing else."""

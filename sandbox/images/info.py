@@ -42,7 +42,8 @@ async def find_image(daemon: Daemon, reference: str) -> ImageInfo | None:
 async def list_images(daemon: Daemon, *, kind: str | None = None, key: str | None = None) -> list[ImageInfo]:
     """Images we built, newest first, optionally of one kind or with one cache key.
 
-    Images that others build on ours inherit our labels; ours still carry the name we gave them.
+    Images that others build on ours inherit our labels; ours still carry the name we gave them
+    (which Podman prefixes with ``localhost/``).
     """
     wanted = [f"{labels.KIND}={kind}" if kind else labels.KIND]
     if key:
@@ -53,7 +54,7 @@ async def list_images(daemon: Daemon, *, kind: str | None = None, key: str | Non
     found: list[ImageInfo] = []
     for row in sorted(rows, key=lambda row: (-int(row.get("Created") or 0), str(row["Id"]))):
         own = str((row.get("Labels") or {}).get(labels.REFERENCE, ""))
-        if own and own in (row.get("RepoTags") or []):
+        if own and not {own, f"localhost/{own}"}.isdisjoint(row.get("RepoTags") or []):
             info = await find_image(daemon, own)
             if info is not None:
                 found.append(info)
