@@ -16,7 +16,7 @@ from .candidates import Candidate, generate
 from .choice import Choice, choose, literals_of
 from .diffs import unified_diff
 from .evidence import Evidence
-from .executors import ForkExecutor
+from .executors import Executor, ForkExecutor, FreshExecutor
 from .explain import explain
 from .limits import Clock, Limits
 from .localise import Localisation, localise, out_of_reach
@@ -29,6 +29,8 @@ from .workspace_edit import keep
 SCRATCH = "repair"
 """``ToolContext.scratch`` key under which the latest result lies, also after a cancellation."""
 
+_LONG_SUITE_S = 60.0
+"""A suite that takes longer is not run once more in the fork server before the search."""
 _MOST_PROOFS = 4
 _MOST_ALTERNATIVES = 5
 
@@ -135,8 +137,9 @@ async def _search_and_prove(
         )
 
     started = time.monotonic()
-    search = Search(context.workspace, run.sources, run.baseline, executor, run.state, report)
     try:
+        executor, steady = await _calibrated(context, run.baseline, executor)
+        search = Search(context.workspace, run.sources, run.baseline, steady, executor, run.state, report)
         await search.run(candidates, limits, clock)
         choice = choose(run.state.plausible, run.sources, _literals(context, run.baseline))
         if choice.ranked:
@@ -177,13 +180,38 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
     return run.result("fixed", [run.patch(candidate, proof)], others)
 
 
+async def _calibrated(
+    context: ToolContext, baseline: Baseline, executor: ForkExecutor
+) -> tuple[Executor, frozenset[str]]:
+    """The executor to use, and the tests whose outcome in it can be believed.
+
+    Some tests behave differently in a forked process. On the unedited workspace the
+    targets must fail there too, otherwise every candidate would look like a fix; tests
+    that fail there and pass in a fresh process are left to the proof.
+    """
+    steady = baseline.passing - set(baseline.flaky)
+    if baseline.duration_s > _LONG_SUITE_S:
+        return executor, steady
+    report = await executor.run(baseline.suite, stop_first=False, limit_s=4 * baseline.duration_s)
+    passing = report.passing_ids()
+    if passing & set(baseline.targets):
+        await executor.close()
+        context.progress(Progress("patch", "forked runs differ from fresh ones here: using fresh processes"))
+        return FreshExecutor(context.tests, _overhead(baseline)), steady
+    return executor, steady & passing if report.complete else steady
+
+
 async def _open_executor(context: ToolContext, baseline: Baseline) -> ForkExecutor:
-    tests = sum(case.duration_s for case in baseline.report.cases)
-    overhead = 2 * max(0.5, baseline.duration_s - tests)
-    executor = await ForkExecutor.start(context.tests, overhead)
+    executor = await ForkExecutor.start(context.tests, _overhead(baseline))
     if executor.note:
         context.progress(Progress("patch", executor.note))
     return executor
+
+
+def _overhead(baseline: Baseline) -> float:
+    """Seconds that a fresh process may need beyond the tests themselves."""
+    tests = sum(case.duration_s for case in baseline.report.cases)
+    return 2 * max(0.5, baseline.duration_s - tests)
 
 
 def _tell_located(context: ToolContext, localisation: Localisation) -> None:

@@ -43,6 +43,7 @@ class Search:
         workspace: the copy that is edited and always restored.
         sources: the files candidates edit.
         baseline: what failed and passed before.
+        steady: passing tests whose outcome in the executor can be believed.
         executor: where tests run.
         state: filled while running.
         report: called now and then, and at every plausible patch.
@@ -53,6 +54,7 @@ class Search:
         workspace: Workspace,
         sources: Mapping[str, ModuleSource],
         baseline: Baseline,
+        steady: frozenset[str],
         executor: Executor,
         state: SearchState,
         report: Callable[[SearchState], None],
@@ -60,6 +62,7 @@ class Search:
         self._workspace = workspace
         self._sources = sources
         self._baseline = baseline
+        self._steady = steady
         self._executor = executor
         self._state = state
         self._report = report
@@ -117,7 +120,7 @@ class Search:
 
     async def _others(self, candidate: Candidate) -> bool:
         lines = range(candidate.line, candidate.end_line + 1)
-        near = self._baseline.tests_through(candidate.path, lines)
+        near = [test for test in self._baseline.tests_through(candidate.path, lines) if test in self._steady]
         everything = len(self._baseline.passing)
         if near and len(near) <= everything // 2:
             report = await self._executor.run(near, stop_first=True, limit_s=self._time_for(near))
@@ -127,8 +130,7 @@ class Search:
             return True
         suite = self._baseline.suite
         report = await self._executor.run(suite, stop_first=False, limit_s=self._time_for(suite))
-        steady = self._baseline.passing - set(self._baseline.flaky)
-        return judge(report, self._baseline.targets, steady).good
+        return judge(report, self._baseline.targets, self._steady).good
 
     def _time_for(self, tests: Sequence[str]) -> float:
         known = self._baseline.report.by_id()
