@@ -36,10 +36,9 @@ def make_repository(root: Path, files: int) -> None:
         package.mkdir(parents=True, exist_ok=True)
         body = "".join(f"def function_{line}(x):\n    return x + {number * line}\n" for line in range(20))
         (package / f"module_{number}.py").write_text(body)
-    run(
-        "git init -q . && git config gc.auto 0 && git add -A && git -c user.name=b -c user.email=b@b commit -qm start",
-        root,
-    )
+    # Without this, git would start repacking in the background and disturb what is measured.
+    run("git init -q . && git config gc.auto 0 && git add -A", root)
+    run("git -c user.name=b -c user.email=b@b commit -qm start", root)
 
 
 def damage(root: Path, round_number: int) -> None:
