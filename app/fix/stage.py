@@ -122,8 +122,7 @@ async def _with_workspace(
     if environment.image and choice.kind == "docker":
         choice = replace(choice, image=environment.image)
     workdir = str(repository) if choice.kind in ISOLATING else str(workspace.root)
-    environment = environment.at(workdir)
-    make_mount_points(environment, workspace.root, workdir)
+    environment = make_mount_points(environment.at(workdir), workspace.root, workdir)
     helpers = (inside_mount(),) if choice.kind in ISOLATING else ()
     spec = SandboxSpec(
         workspace=workspace.root,

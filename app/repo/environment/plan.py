@@ -187,22 +187,30 @@ def _left_out(dependencies: Dependencies) -> list[str]:
     return [f"not installed (no plain name of an index): {line}" for line in dependencies.skipped]
 
 
-def make_mount_points(environment: ProjectEnvironment, workspace: Path, workdir: str) -> None:
+def make_mount_points(environment: ProjectEnvironment, workspace: Path, workdir: str) -> ProjectEnvironment:
     """Creates, in the copy, the directories on which nested mounts land (``.venv`` for one).
 
     Call it before the sandbox starts: a container engine would create them as root. Empty
     directories are nothing to git, so they never show up in a patch.
+
+    Returns:
+        The environment without mounts that would land on a symbolic link of the copy: what
+        the link leads to is mounted at its own place, and a mount cannot replace a link.
     """
+    kept: list[Mount] = []
     for mount in environment.mounts:
         target = Path(mount.target)
-        if not target.is_relative_to(workdir) or target == Path(workdir):
-            continue
-        place = workspace / target.relative_to(workdir)
-        if mount.source.is_dir() and not os.path.lexists(place):
-            place.mkdir(parents=True)
-            status = workspace.stat()
-            if os.geteuid() == 0:
-                os.chown(place, status.st_uid, status.st_gid)
+        if target.is_relative_to(workdir) and target != Path(workdir):
+            place = workspace / target.relative_to(workdir)
+            if place.is_symlink():
+                continue
+            if mount.source.is_dir() and not os.path.lexists(place):
+                place.mkdir(parents=True)
+                status = workspace.stat()
+                if os.geteuid() == 0:
+                    os.chown(place, status.st_uid, status.st_gid)
+        kept.append(mount)
+    return replace(environment, mounts=tuple(kept))
 
 
 async def _survey(
