@@ -23,6 +23,7 @@ from .spectra import Counts, count_lines, ochiai
 _TRACE_WEIGHT = 0.6
 _TRACE_DECAY = 0.6
 _NAMED_WEIGHT = 0.1
+_DISPLAY_SHARE = 0.3
 _CONTENT_WEIGHT = 0.08
 _MUCH_CONTENT = 6
 _REST_OF_FUNCTION = 0.12
@@ -97,6 +98,7 @@ def localise(context: ToolContext, baseline: Baseline) -> Localisation:
     for path, file in signals.items():
         _add_names(file, sources[path], named)
         _add_content(file, sources[path])
+        _discount_display(file, sources[path])
     top = max((max(file.scores.values(), default=0.0) for file in signals.values()), default=0.0)
     for path, file in signals.items():
         scaled = {line: score / top for line, score in file.scores.items()} if top else {}
@@ -175,6 +177,15 @@ def _add_content(file: _FileSignals, source: ModuleSource) -> None:
             content[node.lineno] = content.get(node.lineno, 0) + 1
     for line, count in content.items():
         file.scores[line] += _CONTENT_WEIGHT * min(count, _MUCH_CONTENT) / _MUCH_CONTENT
+
+
+def _discount_display(file: _FileSignals, source: ModuleSource) -> None:
+    """Failing assertions show their values, so ``repr`` code runs in failing tests whatever the fault is."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, FUNCTIONS) and "repr" in node.name:
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                if line in file.scores and not file.reasons.get(line):
+                    file.scores[line] *= _DISPLAY_SHARE
 
 
 def _spread(source: ModuleSource, scores: Mapping[int, float]) -> dict[int, float]:

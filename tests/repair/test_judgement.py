@@ -190,3 +190,20 @@ print(hashlib.sha256(repr(found).encode()).hexdigest())
         for seed in ("1", "2", "77")
     }
     assert len(seen) == 1
+
+
+def test_code_that_only_shows_values_is_less_suspicious_than_code_that_makes_them():
+    from types import SimpleNamespace
+
+    from whimbrel.app.repair.baseline import Baseline
+    from whimbrel.app.repair.localise import localise
+
+    text = b"class A:\n    def __repr__(self):\n        return 'A'\n\n    def size(self):\n        return 1\n"
+    bad = TestCase("t.py::bad", Outcome.FAILED, path="t.py")
+    good = TestCase("t.py::good", Outcome.PASSED, path="t.py")
+    coverage = {"t.py::bad": {"a.py": frozenset({3, 6})}, "t.py::good": {"a.py": frozenset({6})}}
+    report = TestReport((bad, good), coverage=coverage)
+    baseline = Baseline("0" * 40, report, (bad,), (), frozenset({"t.py::good"}), (), 1.0, 1)
+    context = SimpleNamespace(workspace=SimpleNamespace(read=lambda _: text))
+    places = localise(context, baseline).locations  # type: ignore[arg-type]
+    assert [place.function for place in places] == ["A.size", "A.__repr__"]
