@@ -308,7 +308,9 @@ def arguments(session: Session, pytest: Any) -> List[str]:
     if not session.request["survey"]:
         # Nobody reads the text of a search run, and pytest's long tracebacks are costly to make.
         words.append("--tb=native")
-        # So is the full garbage collection with which these look for stray exceptions at the end.
+        # Rewriting assertions only makes their messages better, and costs more than the tests.
+        words.append("--assert=plain")
+        # The full garbage collection with which these look for stray exceptions at the end is costly too.
         words.extend(["-p", "no:unraisableexception", "-p", "no:threadexception"])
     words.extend(kept_options(session.request["args"]))
     if session.request["select"] is not None:

@@ -112,7 +112,7 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, hard))
 
 
-def child(message: Dict[str, Any], wire: Wire, log_path: str, launch: Any) -> None:
+def child(message: Dict[str, Any], wire: Wire, log_path: str, launch: Any, codes: Any) -> None:
     """The forked process: limits, own session, no access to the stream; never returns."""
     code = 70
     try:
@@ -130,7 +130,9 @@ def child(message: Dict[str, Any], wire: Wire, log_path: str, launch: Any) -> No
             _limit(resource.RLIMIT_AS, int(limits["memory_bytes"]))
         # Directory listings from before the fork may be older than the last edit.
         importlib.invalidate_caches()
-        code = launch.run_request(message["request"])
+        request = message["request"]
+        code = launch.run_request(request)
+        codes.tell(request["report"] + ".loaded", request["root"])
     except BaseException:  # noqa: BLE001  whatever it was must reach the log, not the server's loop
         traceback.print_exc()
     finally:
@@ -184,8 +186,10 @@ def _read(path: str, tail: int = 0) -> str:
         return ""
 
 
-def serve(wire: Wire, launch: Any) -> None:
+def serve(wire: Wire, launch: Any, codes: Any) -> None:
     """Answers requests until the stream ends."""
+    cache = codes.CodeCache()
+    cache.install()
     while True:
         message = wire.receive()
         if message is None:
@@ -196,16 +200,19 @@ def serve(wire: Wire, launch: Any) -> None:
         log_path = report + ".log"
         pid = os.fork()
         if pid == 0:
-            child(message, wire, log_path, launch)
+            child(message, wire, log_path, launch, codes)
         answer = await_child(pid, float(message["limits"]["wall_s"]))
         answer["report"] = _read(report)
         answer["stack"] = _read(report + ".stack")
         answer["log"] = _read(log_path, LOG_TAIL)
-        for path in (report, report + ".stack", log_path):
+        loaded = codes.told(report + ".loaded")
+        for path in (report, report + ".stack", report + ".loaded", log_path):
             if os.path.exists(path):
                 os.remove(path)
         shutil.rmtree(request["scratch"], ignore_errors=True)
         wire.send(answer)
+        # After the answer: the other side has work to do meanwhile.
+        cache.learn(loaded)
 
 
 def main() -> None:
@@ -228,13 +235,14 @@ def main() -> None:
     origin: Any = importlib.import_module(package.__name__ + ".origin")
     for name in ("limits", "lines", "session", "options", "%s_runs" % config["framework"]):
         importlib.import_module("%s.%s" % (package.__name__, name))
+    codes: Any = importlib.import_module(package.__name__ + ".codes")
     places = stream.Places(config["root"])
     failed = preload([config["framework"], *config["preload"]], places)
     project = origin.repository_modules(places)
     gc.collect()
     gc.freeze()
     wire.send({"hello": True, "threads": thread_count(), "failed": failed, "project_modules": project})
-    serve(wire, launch)
+    serve(wire, launch, codes)
 
 
 if __name__ == "__main__":
