@@ -20,9 +20,11 @@ MAX_RECORDED_BYTES = 128 << 20
 """Larger new files are not part of snapshots (dumps, data); they stay where they are."""
 MAX_TRACKED_BYTES = 512 << 20
 """A recorded file that grew beyond this keeps its last recorded content."""
-MAX_ROUND_BYTES = 4 << 30
-"""New content of one snapshot."""
+MAX_ROUND_BYTES = 2 << 30
+"""Content looked at by one snapshot (sparse files cost their maker nothing, and us all of it)."""
+_SPARSE_FROM_BYTES = 16 << 20
 _LOOK_AHEAD = 400
+_RESTORE_ROUNDS = 3
 _RACY_NS = 50_000_000
 _IGNORE_FILE_BYTES = 1 << 20
 
@@ -148,12 +150,19 @@ class Recorder:
         return self._current
 
     def restore(self, tree: str) -> None:
-        """Makes the copy equal to ``tree``; files that were never recorded stay."""
+        """Makes the copy equal to ``tree``; files that its own rules ignore stay."""
         self._store.require(tree)
+        for _ in range(_RESTORE_ROUNDS):
+            # Going back to older ignore rules may bring to light what newer ones had hidden.
+            if not self._put_back(tree):
+                return
+
+    def _put_back(self, tree: str) -> bool:
+        """One round; returns whether ignore rules were among what changed."""
         changes = self._store.changes(self.snapshot(), tree)
         changes += self._rewrites({change.path for change in changes})
         if not changes:
-            return
+            return False
         self._store.read_tree(tree)
         self._current = tree
         self._directories = None
@@ -184,6 +193,7 @@ class Recorder:
             raise ToolError(f"the copy could not be put back: {error.strerror or error}") from error
         finally:
             shutil.rmtree(stage, ignore_errors=True)
+        return any(change.path.rpartition("/")[2] == ".gitignore" for change in changes)
 
     def _rewrites(self, known: set[str]) -> list[TreeChange]:
         """Files whose present content could not be recorded: to be written again though nothing differs."""
@@ -210,6 +220,9 @@ class Recorder:
             if stat.S_ISREG(details.st_mode) and details.st_size > MAX_RECORDED_BYTES:
                 size = details.st_size >> 20
                 self.notes[f"{path} has {size} MiB and is not part of snapshots and patches"] = None
+                continue
+            if _is_sparse(details):
+                self.notes[f"{path} is mostly holes and is not part of snapshots and patches"] = None
                 continue
             changed[path] = details
         return changed
@@ -243,8 +256,9 @@ class Recorder:
             for path, details in changed.items():
                 target = stage / path
                 signature = _signature(details)
-                if size > MAX_ROUND_BYTES:
-                    raise ToolError(f"more than {MAX_ROUND_BYTES >> 30} GiB changed in the copy at once")
+                if MAX_ROUND_BYTES - size < details.st_size <= MAX_TRACKED_BYTES:
+                    self._leave_out(path)
+                    continue
                 try:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     self._tree.copy_out(path, target, MAX_TRACKED_BYTES)
@@ -257,7 +271,8 @@ class Recorder:
                     continue
                 staged[path] = signature
                 size += details.st_size
-            self._store.update(removed, stage, list(staged), size)
+            for path in self._store.update(removed, stage, list(staged), size):
+                self.notes[f"{path} is not in the encoding its attributes name: recorded as it is"] = None
         finally:
             shutil.rmtree(stage, ignore_errors=True)
         tree = self._store.write_tree()
@@ -280,6 +295,16 @@ class Recorder:
                 self._records[path] = record._replace(signature=signature)
         self._current = tree
         self._directories = None
+
+    def _leave_out(self, path: str) -> None:
+        if path in self._records:
+            self._unseen.add(path)
+        else:
+            self._refused.add(path)
+        self.notes[
+            f"more than {MAX_ROUND_BYTES >> 30} GiB changed in the copy at once: "
+            "not all of it is part of snapshots and patches"
+        ] = None
 
     def _survey(self) -> Scan:
         """Lists the copy, entering only directories that hold or may hold recorded files."""
@@ -349,6 +374,15 @@ class Recorder:
                     del cache[known]
                     stale = stale or cache is self._entered
         return stale
+
+
+def _is_sparse(details: os.stat_result) -> bool:
+    """A large file with next to nothing in it; compressing file systems stay well above the eighth."""
+    return (
+        stat.S_ISREG(details.st_mode)
+        and details.st_size > _SPARSE_FROM_BYTES
+        and details.st_blocks * 512 < details.st_size // 8
+    )
 
 
 def _prefixes(path: str) -> Generator[str]:

@@ -6,9 +6,11 @@ files are first copied to a staging directory, and files to restore are first wr
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ _PACK_AFTER_BYTES = 256 << 20
 CAP_BYTES = 2 << 30
 _KEEP_AT_LEAST = 32
 _TIMEOUT_S = 300.0
+_ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,15 @@ class Store:
     def __init__(self, directory: Path, *, cap_bytes: int | None = None) -> None:
         self._git_dir = directory / "store.git"
         self._directory = directory
+        # Two copies of the ignore rules: questions about directories need these to exist, and a
+        # file must not be taken for the directory that had its name before.
         self._mirror = directory / "ignore-rules"
+        self._bare_mirror = directory / "ignore-rules-for-files"
         self._cap_bytes = CAP_BYTES if cap_bytes is None else cap_bytes
         self._unpacked = 0
         self._kept: dict[str, None] = {}
         self._dropped: set[str] = set()
+        self._as_is: set[str] = set()
         self._numbers = itertools.count()
 
     @property
@@ -61,6 +68,7 @@ class Store:
         for part in ("objects/info", "objects/pack", "refs/snapshots", "info"):
             (self._git_dir / part).mkdir(parents=True)
         self._mirror.mkdir()
+        self._bare_mirror.mkdir()
         write = {
             "HEAD": b"ref: refs/heads/none\n",
             "config": _config(source).encode(),
@@ -101,15 +109,51 @@ class Store:
             data=b"\0".join(lines) + b"\0" if entries else b"",
         )
 
-    def update(self, removed: Iterable[str], stage: Path, added: Sequence[str], added_bytes: int) -> None:
-        """Takes paths out of the index, then adds those staged under ``stage``."""
+    def update(
+        self, removed: Iterable[str], stage: Path, added: Sequence[str], added_bytes: int
+    ) -> tuple[str, ...]:
+        """Takes paths out of the index, then adds those staged under ``stage``.
+
+        Returns those that had to be added byte for byte, because the encoding that the copy's
+        ``.gitattributes`` name for them is unknown or not theirs (git refuses the whole lot then).
+        """
         gone = _joined(removed)
         if gone:
             self._run("update-index", "--force-remove", "-z", "--stdin", data=gone)
-        if added:
-            command = ("update-index", "--add", "--replace", "-z", "--stdin")
-            self._run(*command, work_tree=stage, data=_joined(added))
-            self._unpacked += added_bytes
+        if not added:
+            return ()
+        self._unpacked += added_bytes
+        try:
+            self._run(*_ADD, work_tree=stage, data=_joined(added))
+        except RepositoryError:
+            encoded = self._with_encoding(stage, added)
+            if not encoded:
+                raise
+            rest = [path for path in added if path not in encoded]
+            if rest:
+                self._run(*_ADD, work_tree=stage, data=_joined(rest))
+            self._add_as_is(stage, encoded)
+            return tuple(encoded)
+        return ()
+
+    def _with_encoding(self, stage: Path, paths: Sequence[str]) -> dict[str, str]:
+        """Staged regular files that attributes give an encoding; path -> mode."""
+        command = ("check-attr", "-z", "--stdin", "working-tree-encoding")
+        fields = self._run(*command, work_tree=stage, data=_joined(paths)).split(b"\0")
+        found: dict[str, str] = {}
+        for position in range(0, len(fields) - 2, 3):
+            path = os.fsdecode(fields[position])
+            details = (stage / path).lstat()
+            if fields[position + 2] != b"unspecified" and stat.S_ISREG(details.st_mode):
+                found[path] = "100755" if details.st_mode & 0o100 else "100644"
+        return found
+
+    def _add_as_is(self, stage: Path, modes: Mapping[str, str]) -> None:
+        command = ("hash-object", "-w", "--no-filters", "--stdin-paths")
+        lines = b"".join(_c_quoted(os.fsencode(path)) + b"\n" for path in modes)
+        blobs = self._run(*command, work_tree=stage, data=lines).decode().split()
+        self.load({path: (mode, blob) for (path, mode), blob in zip(modes.items(), blobs, strict=True)})
+        self._as_is.update(blobs)
 
     def write_tree(self) -> str:
         """The index as a tree, kept until dropped by the bound."""
@@ -180,6 +224,11 @@ class Store:
         """Writes files of the index below ``target`` (an empty directory)."""
         command = ("checkout-index", "-q", "-f", "-z", "--stdin", f"--prefix={target}/")
         self._run(*command, data=_joined(paths))
+        if self._as_is:
+            entries = self.entries()
+            for path in paths:
+                if entries[path][1] in self._as_is:
+                    (target / path).write_bytes(self._run("cat-file", "blob", entries[path][1]))
 
     def changes(self, start: str, end: str, *, renames: bool = False) -> list[TreeChange]:
         """Differences between two trees; with ``renames`` a rename is one change with the new path."""
@@ -198,10 +247,21 @@ class Store:
         return found
 
     def diff(self, start: str, end: str, paths: Sequence[str]) -> bytes:
-        """A patch in git's own format that ``git apply`` accepts, also for binaries, renames and modes."""
+        """A patch in git's own format that ``git apply`` accepts, also for binaries, renames and modes.
+
+        The attributes of ``start`` count: what the copy's own ``.gitattributes`` have become could
+        call a program text binary, and nobody would read the change.
+        """
         command = ["diff-tree", "-r", "-p", "--binary", "--full-index", "-M", "--no-color", "--no-ext-diff"]
         command += ["--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", start, end]
-        return self._run(*command, *(("--", *paths) if paths else ()))
+        index = self._directory / f"diff-{next(self._numbers)}.index"
+        git = self._git(self._mirror).with_options(extra_env={"GIT_INDEX_FILE": str(index)})
+        try:
+            git.run_sync("read-tree", start, timeout_s=_TIMEOUT_S)
+            limited = ("--", *paths) if paths else ()
+            return git.run_sync(*command, *limited, timeout_s=_TIMEOUT_S).stdout
+        finally:
+            index.unlink(missing_ok=True)
 
     def blob(self, tree: str, path: str) -> bytes:
         """Content of one file of a tree. Raises RepositoryError when it is not there."""
@@ -209,22 +269,28 @@ class Store:
 
     def set_ignore_file(self, path: str, content: bytes | None) -> None:
         """Mirrors one ``.gitignore`` of the copy (None: it is gone)."""
-        mirrored = self._mirror / path
-        if content is None:
+        for mirror in (self._mirror, self._bare_mirror):
+            mirrored = mirror / path
+            if content is not None:
+                mirrored.parent.mkdir(parents=True, exist_ok=True)
+                mirrored.write_bytes(content)
+                continue
             mirrored.unlink(missing_ok=True)
-        else:
-            mirrored.parent.mkdir(parents=True, exist_ok=True)
-            mirrored.write_bytes(content)
+            if mirror is self._bare_mirror:
+                _remove_empty(mirrored.parent, mirror)
 
     def ignored(self, paths: Sequence[str], *, directories: bool) -> set[str]:
         """Which of ``paths`` the ignore rules leave out. Nothing in the copy is read."""
         if not paths:
             return set()
+        mirror = self._mirror if directories else self._bare_mirror
         if directories:
             for path in paths:
-                (self._mirror / path).mkdir(parents=True, exist_ok=True)
+                # A directory of that name would stand in the way of the rules.
+                if ".gitignore" not in path.split("/"):
+                    (mirror / path).mkdir(parents=True, exist_ok=True)
         # This command knows no literal pathspecs; "./" keeps a leading ":" from being magic.
-        git = self._git(self._mirror).with_options(extra_env={"GIT_LITERAL_PATHSPECS": "0"})
+        git = self._git(mirror).with_options(extra_env={"GIT_LITERAL_PATHSPECS": "0"})
         command = ("check-ignore", "--no-index", "-z", "--stdin")
         data = _joined(f"./{path}" for path in paths)
         result = git.run_sync(*command, input=data, check=False, timeout_s=_TIMEOUT_S)
@@ -298,3 +364,18 @@ def _read_or_empty(path: Path) -> bytes:
 
 def _joined(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(path) + b"\0" for path in paths)
+
+
+def _c_quoted(name: bytes) -> bytes:
+    """A name as git reads it in quotes, whatever bytes it has."""
+    plain = b"".join(
+        bytes([byte]) if 32 <= byte < 127 and byte not in b'"\\' else b"\\%03o" % byte for byte in name
+    )
+    return b'"' + plain + b'"'
+
+
+def _remove_empty(directory: Path, top: Path) -> None:
+    with contextlib.suppress(OSError):
+        while directory != top:
+            directory.rmdir()
+            directory = directory.parent
