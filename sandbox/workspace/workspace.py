@@ -29,7 +29,6 @@ from .recorder import Recorder
 from .safe_tree import SafeTree
 from .source import Source, open_source
 from .store import Store
-from .unrecorded import Unrecorded
 
 _TREE = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 _T = TypeVar("_T")
@@ -76,7 +75,6 @@ class Workspace:
         store: Store,
         recorder: Recorder,
         mounts: tuple[Mount, ...],
-        unrecorded: Unrecorded,
     ) -> None:
         self.root = root
         self.base = base
@@ -84,7 +82,6 @@ class Workspace:
         self._store = store
         self._recorder = recorder
         self._mounts = mounts
-        self._unrecorded = unrecorded
         self._lock = threading.Lock()
 
     @classmethod
@@ -146,15 +143,12 @@ class Workspace:
         return await self._serially(lambda: self._store.diff(*self._range(start, end), tuple(paths)))
 
     async def changed_files(
-        self, start: str | None = None, end: str | None = None, *, renames: bool = True
+        self, start: str | None = None, end: str | None = None
     ) -> tuple[ChangedFile, ...]:
-        """Paths that differ between two trees (default: from the base to now).
-
-        Without ``renames`` a renamed file is two: its old path D, its new one A.
-        """
+        """Paths that differ between two trees (default: from the base to now)."""
 
         def listed() -> tuple[ChangedFile, ...]:
-            changes = self._store.changes(*self._range(start, end), renames=renames)
+            changes = self._store.changes(*self._range(start, end), renames=True)
             return tuple(
                 ChangedFile(change.path, change.status, is_test_path(change.path)) for change in changes
             )
@@ -199,24 +193,6 @@ class Workspace:
             self._recorder.restore(self._store.mixed_tree(now, tree, tuple(paths)))
 
         await self._serially(mixed)
-
-    async def mark_unrecorded(self) -> None:
-        """Remembers the files no snapshot holds (ignored ones, build outputs, ``.git``) as they are now."""
-
-        def mark() -> None:
-            self._recorder.snapshot()
-            self._unrecorded.mark(self._store.entries())
-
-        await self._serially(mark)
-
-    async def reset_unrecorded(self) -> tuple[str, ...]:
-        """Puts those files back to the mark and removes new ones; returns what could not be put back."""
-
-        def reset() -> tuple[str, ...]:
-            self._recorder.snapshot()
-            return self._unrecorded.reset(self._store.entries())
-
-        return await self._serially(reset)
 
     async def patch_applies(self, patch: bytes) -> bool:
         """Whether a patch applies to a clean checkout of the base tree."""
@@ -273,7 +249,6 @@ class Workspace:
                 remove_tree(self.root.parent)
             finally:
                 self._store.destroy()
-                self._unrecorded.forget()
 
         await self._serially(remove)
 
@@ -389,7 +364,7 @@ def _fill(
         branch=branch,
         notes=(*source.notes, *plan.notes),
     )
-    return Workspace(root, base, tree, store, recorder, mounts, Unrecorded(tree, run_dir / "unrecorded"))
+    return Workspace(root, base, tree, store, recorder, mounts)
 
 
 def _record_base(
