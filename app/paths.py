@@ -40,8 +40,12 @@ def runs_dir() -> Path:
         return _made(Path(override).expanduser().absolute(), 0o711)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         base = _made(Path("/var/tmp/whimbrel-root"), 0o711)
-        if base.stat().st_uid != 0:
-            raise ConfigError(f"{base} belongs to another user", hint="remove it or set WHIMBREL_RUN_DIR")
+        info = base.lstat()
+        # /var/tmp is open to everybody: a link or folder that someone else put there is not ours to fill.
+        if stat.S_ISLNK(info.st_mode) or info.st_uid != 0 or info.st_mode & 0o022:
+            raise ConfigError(
+                f"{base} is a link, or another user may write to it", hint="remove it or set WHIMBREL_RUN_DIR"
+            )
         return base
     return _made(state_dir() / "runs", 0o711)
 
@@ -53,7 +57,7 @@ def _made(path: Path, mode: int) -> Path:
     except OSError as error:
         raise ConfigError(
             f"cannot create {path}: {error.strerror}",
-            hint="set WHIMBREL_STATE_DIR, WHIMBREL_CACHE_DIR or WHIMBREL_RUN_DIR to a writable folder",
+            hint="set WHIMBREL_STATE_DIR, WHIMBREL_CACHE_DIR or WHIMBREL_RUN_DIR to a writable one",
         ) from error
     if not stat.S_ISDIR(info.st_mode) and not path.is_dir():
         raise ConfigError(f"{path} is not a folder", hint="set WHIMBREL_STATE_DIR to another place")

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ..sandbox.base.errors import ConfigError
 from ..sandbox.base.files import atomic_write
+from .paths import state_dir
 
 _FORMAT: Final = 1
 
@@ -117,10 +118,8 @@ def remember_trust(repository: Path) -> None:
 
 
 def default_path() -> Path:
-    """``trust.json`` in the person's state directory."""
-    from platformdirs import user_state_path
-
-    return user_state_path("whimbrel", appauthor=False) / "trust.json"
+    """``trust.json`` in the person's state directory (``WHIMBREL_STATE_DIR`` moves it with the rest)."""
+    return state_dir() / "trust.json"
 
 
 def _key(repository: Path) -> str:

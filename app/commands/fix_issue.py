@@ -18,27 +18,59 @@ def _duration(_: click.Context, __: click.Parameter, value: str) -> float:
         raise click.BadParameter(str(error)) from error
 
 
+def _given(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    """Refuses empty values: `--commit "$UNSET"` must not quietly mean something else."""
+    for text in value if isinstance(value, tuple) else (value,):
+        if isinstance(text, str) and not text.strip():
+            raise click.BadParameter("it is empty; leave the option out or give it a value")
+    return value
+
+
+def _given_path(ctx: click.Context, param: click.Parameter, value: Any) -> Path | None:
+    return None if value is None else Path(_given(ctx, param, value))
+
+
 @click.command("fix-issue", short_help="Issue and repository in; verified patch and evidence out.")
 @click.option(
-    "--repo", type=click.Path(path_type=Path), default=Path(), help="The repository (default: here)."
+    "--repo", metavar="PATH", callback=_given_path, default=".", help="The repository (default: here)."
 )
-@click.option("--commit", "commit", metavar="REV", help="Start from this commit instead of the working tree.")
-@click.option("--branch", metavar="NAME", help="Start from the head of this branch.")
+@click.option(
+    "--commit",
+    "commit",
+    callback=_given,
+    metavar="REV",
+    help="Start from this commit instead of the working tree.",
+)
+@click.option("--branch", callback=_given, metavar="NAME", help="Start from the head of this branch.")
 @click.option(
     "--issue", metavar="TEXT|FILE|-|URL", help="The issue: text, a file, standard input, a GitHub issue."
 )
 @click.option(
-    "--log", type=click.Path(path_type=Path), help="A failing CI log to read tests and traces from."
+    "--log", metavar="PATH", callback=_given_path, help="A failing CI log to read tests and traces from."
 )
 @click.option(
-    "--tests", multiple=True, metavar="IDS|COMMAND", help="Test ids (repeatable), or one shell command."
+    "--tests",
+    multiple=True,
+    callback=_given,
+    metavar="ID|COMMAND",
+    help="Id, file or folder of tests (repeatable), or one shell command.",
 )
-@click.option("--python", metavar="PATH", help="Interpreter that runs the project's tests.")
+@click.option("--python", callback=_given, metavar="PATH", help="Interpreter that runs the project's tests.")
 @click.option("--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile).")
 @click.option(
-    "--model", default="embedded", show_default=True, help="embedded, openai:NAME, vllm:NAME@URL, ..."
+    "--model",
+    callback=_given,
+    default="embedded",
+    show_default=True,
+    help="embedded (needs no network), openai:NAME, openai:NAME@URL or vllm:NAME@URL.",
 )
-@click.option("--effort", type=click.Choice(["low", "high", "max"]), default="high", show_default=True)
+@click.option(
+    "--effort",
+    type=click.Choice(["low", "high", "max"]),
+    default="high",
+    show_default=True,
+    help="How hard a remote model thinks; changes nothing for embedded.",
+)
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "docker", "bwrap", "host", "outer"]),
@@ -46,15 +78,32 @@ def _duration(_: click.Context, __: click.Parameter, value: str) -> float:
     show_default=True,
     help="Where tests and commands run; host and outer do not isolate.",
 )
-@click.option("--image", help="Container image for the docker sandbox.")
+@click.option("--image", callback=_given, help="Container image for the docker sandbox.")
 @click.option("--network", is_flag=True, help="Let the sandbox reach the network.")
 @click.option("--no-build", is_flag=True, help="Never build images or environments.")
 @click.option(
-    "--max-time", default="30m", show_default=True, callback=_duration, help="For example 90s, 15m, 2h."
+    "--max-time",
+    metavar="DURATION",
+    default="30m",
+    show_default=True,
+    callback=_duration,
+    help="Ends the run, for example 90s, 15m, 2h.",
 )
-@click.option("--max-steps", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--output", type=click.Path(path_type=Path), help="Folder for result.json and patch.diff.")
+@click.option(
+    "--max-steps",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Questions to the model.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The same input and seed give the same patch.",
+)
+@click.option("--output", metavar="PATH", callback=_given_path, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
 @click.pass_context
@@ -70,6 +119,8 @@ def command(ctx: click.Context, **given: Any) -> None:
     """
     if given["commit"] and given["branch"]:
         raise click.UsageError("give --commit or --branch, not both")
+    if given["image"] and given["sandbox"] not in ("auto", "docker"):
+        raise click.UsageError(f"--image belongs to the docker sandbox, not to --sandbox {given['sandbox']}")
     from ..fix.doors import make_door
     from ..fix.main import run_fix_issue
     from ..fix.options import FixOptions

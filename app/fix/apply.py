@@ -28,9 +28,15 @@ class LastResult:
     applied_at: str = ""
 
 
-def remember_result(repository: Path, output: Path) -> None:
-    """Makes this result the one that `whimbrel apply` takes; keeps what `undo` needs."""
+def remember_result(repository: Path, output: Path, *, verified: bool) -> None:
+    """Makes this result the one that `whimbrel apply` takes; keeps what `undo` needs.
+
+    A result without a verified patch does not hide an earlier one that has one: `apply`
+    checks the tree anyway.
+    """
     known = _load(repository)
+    if known and not verified and known.output != str(output) and Path(known.output, "patch.diff").is_file():
+        return
     record = LastResult(
         str(repository),
         str(output),

@@ -9,10 +9,13 @@ import json
 import os
 import sys
 import time
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from .events import JobEvent
 from .summary import summary_lines
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 class JobDoor(Protocol):
@@ -24,30 +27,43 @@ class JobDoor(Protocol):
 
 
 def make_door(*, as_json: bool) -> JobDoor:
-    """JSON when asked for, a living line when standard error is a terminal, else plain lines."""
+    """JSON when asked for, a living line when both streams are a capable terminal, else plain lines."""
     if as_json:
         return JsonDoor(sys.stdout)
-    if sys.stderr.isatty() and sys.stdout.isatty():
+    if _living(sys.stdout) and _living(sys.stderr) and os.environ.get("TERM", "dumb") not in ("", "dumb"):
         return LivingDoor()
     return PlainDoor(sys.stdout)
 
 
-def write_line(stream: TextIO, text: str) -> None:
-    """Writes and flushes; a reader that went away (``| head``) silences the door, never the job."""
+def _living(stream: TextIO | None) -> bool:
+    # A standard stream that was closed before the start is None.
+    return stream is not None and stream.isatty()
+
+
+def write_line(stream: TextIO | None, text: str) -> None:
+    """Writes and flushes. A reader that went away, a full disk or a closed stream silences the
+    door, never the job."""
+    if stream is None:
+        return
     try:
         # Odd file names hold lone surrogates, and a locale may be narrow: both are shown escaped.
         encoding = stream.encoding or "utf-8"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stream.flush()
-    except BrokenPipeError:
+    except OSError:
         # What is still buffered would fail once more at exit: it goes nowhere instead.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """From now on nothing that is written to ``stream`` can fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class JsonDoor:
     """One JSON object a line; the last one is ``{"event": "result", ...}``."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
 
     def show(self, event: JobEvent) -> None:
@@ -69,7 +85,7 @@ class PlainDoor:
 
     QUIET_S = 5.0
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self._start = time.monotonic()
         self._last = 0.0
@@ -108,37 +124,64 @@ class LivingDoor:
         self._began = time.monotonic()
 
     def show(self, event: JobEvent) -> None:
-        from rich.markup import escape
-
         if event.kind == "agent":
             return
+        try:
+            self._show(event)
+        except OSError:
+            # The terminal was closed: the job goes on to its result, unseen.
+            silence(sys.stdout)
+
+    def _show(self, event: JobEvent) -> None:
         if event.kind == "result":
             self._end_phase()
             for line in summary_lines(event.data):
-                self._console.print(line, markup=False, style=_style_of(line), soft_wrap=True)
+                self._print(line, _style_of(line))
         elif event.kind == "phase":
             self._end_phase()
             self._phase, self._began = event.text, time.monotonic()
-            self._status = self._console.status(escape(event.text))
+            self._status = self._console.status(self._living_line(""))
             self._status.start()
         elif event.kind == "progress":
             if self._status is not None:
-                self._status.update(escape(f"{self._phase}: {event.text}"))
+                self._status.update(self._living_line(event.text))
         else:
-            style = "yellow" if event.kind == "warning" else "dim"
-            self._console.print(f"  {event.text}", markup=False, style=style, soft_wrap=True)
+            self._print(f"  {event.text}", "yellow" if event.kind == "warning" else "dim")
+
+    def _living_line(self, text: str) -> Text:
+        """Phase and progress cut to what fits: a line that wraps would not be one line."""
+        from rich.text import Text
+
+        line = Text(_visible(f"{self._phase}: {text}" if text else self._phase))
+        # The spinner and the space behind it take two cells; a last cell stays free.
+        line.truncate(max(8, self._console.width - 3), overflow="ellipsis")
+        return line
+
+    def _print(self, text: str, style: str = "") -> None:
+        self._console.print(_visible(text), markup=False, emoji=False, style=style, soft_wrap=True)
 
     def _end_phase(self) -> None:
         if self._status is not None:
             self._status.stop()
             self._status = None
             took = time.monotonic() - self._began
-            self._console.print(f"* {self._phase} ({took:.1f} s)", markup=False, soft_wrap=True)
+            self._print(f"* {self._phase} ({took:.1f} s)")
 
     def close(self) -> None:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+def _visible(text: str) -> str:
+    """Control characters shown escaped: file names and test output must not drive the terminal."""
+    escaped = "".join(
+        character
+        if character == "\t" or (character.isprintable() or character == " ")
+        else character.encode("unicode_escape", "backslashreplace").decode("ascii")
+        for character in text
+    )
+    return escaped.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _style_of(line: str) -> str:

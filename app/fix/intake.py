@@ -15,6 +15,7 @@ MAX_ISSUE_BYTES = 1 << 20
 _GITHUB_ISSUE = re.compile(
     r"https://github\.com/(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)/(?:issues|pull)/(?P<number>\d+)(?:[#?].*)?"
 )
+_ADDRESS = re.compile(r"https?://\S+")
 _FILE_LIKE = re.compile(r"[^\s]+\.(?:md|txt|rst|log|json|markdown)|\.{0,2}/[^\s]*")
 
 
@@ -39,14 +40,22 @@ def read_issue(argument: str | None) -> Issue:
     if argument is None:
         return Issue("", "none")
     if argument == "-":
+        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed before the start
+            raise UsageError("--issue - reads standard input, which is closed")
         return Issue(_decode(sys.stdin.buffer.read(MAX_ISSUE_BYTES + 1), "standard input"), "standard input")
     match = _GITHUB_ISSUE.fullmatch(argument.strip())
     if match:
         return _from_github(match["owner"], match["repo"], int(match["number"]))
+    if _ADDRESS.fullmatch(argument.strip()):
+        raise UsageError(
+            f"--issue {argument.strip()} is not the address of a GitHub issue or pull request",
+            hint="save the issue to a file and give that",
+        )
     if "\n" not in argument and len(argument) < 4096:
         path = Path(argument).expanduser()
         try:
-            if path.is_file():
+            # Named pipes too: that is what `--issue <(command)` gives.
+            if path.is_file() or path.is_fifo():
                 with path.open("rb") as stream:
                     return Issue(_decode(stream.read(MAX_ISSUE_BYTES + 1), argument), f"file {path.name}")
             if path.is_dir():

@@ -11,7 +11,6 @@ from ...engine.models import load_model
 from ...sandbox.base.errors import (
     BudgetExceeded,
     NotFixed,
-    NothingToFix,
     PermissionDenied,
     UsageError,
     WhimbrelError,
@@ -25,7 +24,7 @@ from .events import JobEvent, Listener
 from .intake import Issue, read_issue, read_log
 from .options import FixOptions
 from .recording import Recording
-from .reproduce import Reproduction, reproduce
+from .reproduce import Reproduction, nothing_fails, reproduce
 from .result import FixResult
 from .rundir import RunDirectory
 from .stage import Stage, set_the_stage
@@ -36,11 +35,10 @@ from .work import AttemptLog, do_the_work
 class FixJob:
     """One run. ``result`` is truthful at every moment, so it can be written whenever the run ends."""
 
-    def __init__(self, options: FixOptions, run: RunDirectory, listener: Listener) -> None:
+    def __init__(self, options: FixOptions, run_id: str, listener: Listener) -> None:
         self.options = options
-        self.run_directory = run
         self.result = FixResult(
-            run_id=run.run_id, model=options.model, effort=options.effort, seed=options.seed,
+            run_id=run_id, model=options.model, effort=options.effort, seed=options.seed,
             started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )  # fmt: skip
         self.attempts = AttemptLog()
@@ -49,8 +47,8 @@ class FixJob:
         self._listener = listener
         self._deadline = time.monotonic() + options.max_time_s
 
-    async def run(self) -> None:
-        """Does it all; ``result`` says how it ended.
+    async def run(self, run: RunDirectory) -> None:
+        """Does it all in ``run``'s folder; ``result`` says how it ended.
 
         Raises:
             WhimbrelError: what ended the run early; the result already carries it.
@@ -62,17 +60,16 @@ class FixJob:
             log = read_log(self.options.log)
             with self._phase("set_up", "Set up"):
                 load_model(self.options.model)  # a wrong name should not cost a set-up
-                stage = await set_the_stage(self.options, self.run_directory, self.ledger, self._tell)
+                stage = await set_the_stage(self.options, run, self.ledger, self._tell)
                 self._describe(stage)
                 self._record(stage, issue)
             with self._phase("reproduce", "Reproduce"):
                 stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
-                reproduction = await reproduce(stage, self._wanted(stage, log), self._tell)
+                wanted = stage.selection or self._named_by(log, stage)
+                reproduction = await reproduce(stage, wanted, self._tell, by_person=bool(stage.selection))
                 self._before(reproduction)
             if not reproduction.failing and not issue.text:
-                raise NothingToFix(
-                    "all tests pass and no issue was given", hint="describe the problem with --issue"
-                )
+                raise nothing_fails(reproduction)
             with self._phase("work", "Work"):
                 outcome = await self._work(stage, reproduction, issue, log)
             with self._phase("verify", "Verify"):
@@ -89,7 +86,15 @@ class FixJob:
             if stage is not None:
                 for note in stage.workspace.notes:
                     self.result.note(note)
-                await stage.close()
+                await self._close(stage)
+
+    async def _close(self, stage: Stage) -> None:
+        """Takes the stage down; trouble with that is told, but takes nothing from what was proved."""
+        try:
+            await stage.close()
+        except (WhimbrelError, OSError) as error:
+            text = error.one_line() if isinstance(error, WhimbrelError) else str(error)
+            self._tell("warning", f"the clean-up was not complete: {text}")
 
     async def _work(self, stage: Stage, reproduction: Reproduction, issue: Issue, log: str) -> AgentOutcome:
         assert self.recording is not None
@@ -142,7 +147,12 @@ class FixJob:
             )
             status = "ambiguous"
         else:
-            error = NotFixed(check.verdict.reason, hint="best attempts are in the attempts folder")
+            tried = self.attempts.search.get("candidates_tried")
+            searched = f"the search tried {tried} small edits and none makes the failing tests pass"
+            error = NotFixed(
+                searched if tried and not check.files else check.verdict.reason,
+                hint="the best attempts are in the attempts folder" if self.attempts.diffs else "",
+            )
             status = "denied" if outcome.denied and not check.files else "not_fixed"
             if status == "denied":
                 raise PermissionDenied(f"the run needed something that is not allowed: {outcome.denied[0]}")
@@ -217,10 +227,10 @@ class FixJob:
         )  # fmt: skip
         self.result.session_id = self.recording.session.id
 
-    def _wanted(self, stage: Stage, log: str) -> tuple[str, ...]:
-        """Tests asked for by the person, else those the CI log names."""
-        if stage.selection or not log:
-            return stage.selection
+    def _named_by(self, log: str, stage: Stage) -> tuple[str, ...]:
+        """The tests a CI log says failed."""
+        if not log:
+            return ()
         seen = read_ci_log(log, _repository_files(stage))
         found = (*seen.ids(), *seen.broken_files)
         if not found:
@@ -237,7 +247,7 @@ class FixJob:
         self._listener(JobEvent("phase", title, phase=name))
         if time.monotonic() > self._deadline:
             raise BudgetExceeded(
-                f"--max-time was over before the phase {title.lower()}", hint="raise --max-time"
+                f"the time of --max-time was used up before the phase '{title}'", hint="raise --max-time"
             )
         begin = time.monotonic()
         try:

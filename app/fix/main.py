@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from ...sandbox.base.errors import ConfigError, WhimbrelError
-from ..agent.signals import interruptible
+from ..agent.signals import cancellation, interruptible
 from ..paths import state_dir
 from .apply import apply_result, remember_result
 from .doors import JobDoor
 from .events import JobEvent
 from .job import FixJob
 from .options import FixOptions
-from .result import write_result
-from .rundir import RunDirectory
+from .output import prepare_output, write_result
+from .rundir import RunDirectory, new_run_id
 
 
 def run_fix_issue(options: FixOptions, door: JobDoor, *, debug: bool = False) -> int:
@@ -27,49 +29,98 @@ def run_fix_issue(options: FixOptions, door: JobDoor, *, debug: bool = False) ->
 
 
 async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
-    run = RunDirectory.create()
-    output = (options.output or state_dir() / "output" / run.run_id).expanduser().absolute()
-    job = FixJob(options, run, door.show)
+    job = FixJob(options, new_run_id(), door.show)
     result = job.result
-    try:
-        async with interruptible():
-            await job.run()
-    except WhimbrelError as error:
-        result.end_with(error)
-    except Exception as error:  # noqa: BLE001
-        # Broad on purpose, a fault of our own: the person still gets a result file and one line.
-        result.end_with(
-            WhimbrelError(f"{type(error).__name__}: {error}", hint="report it with --debug's traceback")
-        )
-        if debug:
-            traceback.print_exc()
-    finally:
-        if job.recording is not None:
-            job.recording.end(result.status, result.message)
-        run.remove()
-    code = _finish(job, output)
+    async with interruptible() as interrupts:
+        run: RunDirectory | None = None
+        prepared = False
+        try:
+            prepare_output(_wanted_output(job), result)
+            prepared = True
+            run = RunDirectory.create(result.run_id)
+            await job.run(run)
+        except asyncio.CancelledError:
+            if not interrupts.received:
+                raise
+            result.end_with(cancellation())
+        except WhimbrelError as error:
+            result.end_with(error)
+        except Exception as error:  # noqa: BLE001
+            # Broad on purpose, a fault of our own: the person still gets a result file and one line.
+            result.end_with(
+                WhimbrelError(f"{type(error).__name__}: {error}", hint="report it with --debug's traceback")
+            )
+            if debug:
+                traceback.print_exc()
+        finally:
+            # From here on a signal waits: the verdict is reached, and what follows must not be torn.
+            interrupts.hold()
+            _tidy(job, run)
+        await _finish(job, use_wanted=prepared)
+    door.show(JobEvent("result", data=result.to_json()))
+    return result.exit_code
+
+
+def _wanted_output(job: FixJob) -> Path:
+    wanted = job.options.output or state_dir() / "output" / job.result.run_id
+    return wanted.expanduser().absolute()
+
+
+def _tidy(job: FixJob, run: RunDirectory | None) -> None:
+    """Closes the recording and removes the run's folder; neither may cost the person the result."""
+    steps: list[tuple[str, Callable[[], None]]] = []
+    recording, result = job.recording, job.result
+    if recording is not None:
+        steps.append(("the session was not closed", lambda: recording.end(result.status, result.message)))
+    if run is not None:
+        steps.append(("the working folder was not removed", run.remove))
+    for what, step in steps:
+        try:
+            step()
+        except (OSError, WhimbrelError, sqlite3.Error) as error:
+            result.note(f"{what}: {error}")
+
+
+async def _finish(job: FixJob, *, use_wanted: bool) -> None:
+    """Writes the result and applies the patch when asked to; ``result`` says how that went."""
+    result, options = job.result, job.options
+    output = _write(job, use_wanted=use_wanted)
+    if output is None:
+        result.output = ""
+        result.exit_code = result.exit_code or ConfigError.exit_code
+        return
     if options.apply and result.status == "fixed":
         try:
             await apply_result(Path(result.repository), output)
             result.applied = True
-            write_result(result, output, job.attempts.diffs)
         except WhimbrelError as error:
             result.note(f"the patch was not applied: {error.one_line()}")
+            result.exit_code = error.exit_code
+        try:
             write_result(result, output, job.attempts.diffs)
-            code = error.exit_code
-    door.show(JobEvent("result", data=result.to_json()))
-    return code
+        except ConfigError as error:
+            result.note(error.one_line())
 
 
-def _finish(job: FixJob, output: Path) -> int:
+def _write(job: FixJob, *, use_wanted: bool) -> Path | None:
+    """Writes to the folder asked for, or where that fails to the state folder; None: nowhere."""
     result = job.result
-    result.output = str(output)
-    try:
-        write_result(result, output, job.attempts.diffs)
-        if result.repository:
-            remember_result(Path(result.repository), output)
-    except ConfigError as error:
-        # The run's own outcome matters more than where it could be written; both are told.
-        result.note(error.one_line())
-        return result.exit_code or error.exit_code
-    return result.exit_code
+    places: list[Callable[[], Path]] = [lambda: state_dir() / "output" / result.run_id]
+    if use_wanted:
+        places.insert(0, lambda: _wanted_output(job))
+    for place in places:
+        try:
+            output = place()
+            result.output = str(output)
+            write_result(result, output, job.attempts.diffs)
+            if result.repository:
+                remember_result(Path(result.repository), output, verified=result.status == "fixed")
+            return output
+        except (ConfigError, OSError) as error:
+            # The run's own outcome matters more than where it could be written; both are told.
+            result.note(
+                error.one_line()
+                if isinstance(error, ConfigError)
+                else f"the result was not recorded: {error.strerror or error}"
+            )
+    return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...sandbox.base.errors import NothingToFix, UsageError
 from ..repo.environment import diagnose
-from ..repo.testing.report import Outcome
+from ..repo.testing.report import Outcome, TestCase, TestReport
 from ..repo.testing.runner import TestRun
 from .stage import Stage
 
@@ -25,20 +27,28 @@ class Reproduction:
     target_files: tuple[str, ...]
     """Test files that could not be collected because of the code under repair."""
     flaky: tuple[str, ...]
+    wanted: tuple[str, ...] = ()
+    """Names of tests that chose the targets; empty = every failing test is one."""
 
     @property
     def failing(self) -> bool:
         return bool(self.targets or self.target_files)
 
 
-async def reproduce(stage: Stage, wanted: Sequence[str], tell: Callable[[str, str], None]) -> Reproduction:
+async def reproduce(
+    stage: Stage, wanted: Sequence[str], tell: Callable[[str, str], None], *, by_person: bool = True
+) -> Reproduction:
     """Runs the whole suite on the start tree.
 
     Args:
-        wanted: test ids asked for by the person or read from the CI log; empty = every failing one.
+        wanted: test ids, files or folders of tests; empty = every failing test.
+        by_person: asked for by the person, so that names which match nothing are their mistake;
+            False = read from a CI log, whose names may be those of another machine.
 
     Raises:
         EnvironmentBroken: the tests cannot run here for reasons outside the code under repair.
+        UsageError: the person asked for tests that do not exist.
+        NothingToFix: nothing of what is wanted fails; says what was run and what else fails.
     """
     before = await stage.tests.run(purpose="baseline")
     if before.side_effects:
@@ -51,24 +61,72 @@ async def reproduce(stage: Stage, wanted: Sequence[str], tell: Callable[[str, st
     if broken is not None:
         raise broken
     report = before.report
-    known = {case.id for case in report.cases}
-    failing = [case.id for case in report.cases if case.outcome.bad]
-    if wanted:
-        chosen = [test for test in failing if _selected(test, wanted)]
-        unknown = [w for w in wanted if not any(_selected(test, [w]) for test in known)]
-        collection = {error.path for error in report.collection_errors}
-        for name in unknown:
-            if name.split("::")[0] not in collection:
-                tell("warning", f"no test is called {name}")
-        failing = chosen
+    wanted = _known(report, wanted, tell, by_person=by_person)
+    failing = [case.id for case in report.cases if case.outcome.bad and _chosen(case, wanted)]
     flaky = await _flaky_among(stage, failing)
     targets = tuple(test for test in failing if test not in flaky)
     for test in flaky:
         tell("warning", f"{test} fails only sometimes on the same code; it is no target")
-    files = tuple(error.path for error in report.collection_errors)
-    if wanted and targets:
-        files = tuple(path for path in files if any(w.split("::")[0] == path for w in wanted))
-    return Reproduction(before, targets, files, tuple(flaky))
+    files = tuple(error.path for error in report.collection_errors if _file_chosen(error.path, wanted))
+    return Reproduction(before, targets, files, tuple(flaky), tuple(wanted))
+
+
+def nothing_fails(found: Reproduction) -> NothingToFix:
+    """Why there is nothing to repair, in words that the baseline bears out."""
+    report = found.before.report
+    describe = "describe the problem with --issue"
+    if not report.cases and not report.collection_errors:
+        return NothingToFix(
+            "no tests were found, so nothing shows a fault",
+            hint="name a test command with --tests, or add a failing test",
+        )
+    if found.flaky:
+        return NothingToFix(
+            f"the only failing tests fail only sometimes on the same code: {_few(found.flaky)}",
+            hint="make them fail every time, or fix what they depend on",
+        )
+    if found.wanted:
+        others = [case.id for case in report.failing()] + [e.path for e in report.collection_errors]
+        if others:
+            return NothingToFix(
+                f"the tests asked for pass; others fail: {_few(others)}",
+                hint="leave the names out to repair those",
+            )
+        return NothingToFix("the tests asked for pass, and so do all others", hint=describe)
+    if not report.passing_ids():
+        return NothingToFix("no test fails, but none passes either: all were skipped", hint=describe)
+    return NothingToFix("all tests pass and no issue was given", hint=describe)
+
+
+def _known(
+    report: TestReport, wanted: Sequence[str], tell: Callable[[str, str], None], *, by_person: bool
+) -> tuple[str, ...]:
+    """Those of the wanted names that name a test here."""
+    paths = [error.path for error in report.collection_errors]
+    known = tuple(
+        name for name in wanted
+        if any(_chosen(case, [name]) for case in report.cases)
+        or any(_file_chosen(path, [name]) for path in paths)
+    )  # fmt: skip
+    unknown = [name for name in wanted if name not in known]
+    if unknown and not known:
+        if by_person:
+            near = difflib.get_close_matches(unknown[0], [case.id for case in report.cases], 1, 0.5)
+            raise UsageError(
+                f"no test is called {_few(unknown)}",
+                hint=f"did you mean {near[0]}?" if near else "give the id, file or folder of a test",
+            )
+        tell(
+            "warning", f"the log's tests are not known here ({_few(unknown)}); every failing test is a target"
+        )
+        return ()
+    for name in unknown:
+        tell("warning", f"no test is called {name}")
+    return known
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 async def _flaky_among(stage: Stage, failing: Sequence[str]) -> list[str]:
@@ -84,9 +142,25 @@ async def _flaky_among(stage: Stage, failing: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _selected(test: str, wanted: Sequence[str]) -> bool:
-    """Whether a test id is one of those asked for, or lies in a file, class or folder asked for."""
-    for name in wanted:
-        if test == name or test.startswith((f"{name}::", f"{name}[", f"{name}.", f"{name.rstrip('/')}/")):
+def _chosen(case: TestCase, wanted: Sequence[str]) -> bool:
+    """Whether a test is one of those wanted, or lies in a file, class or folder that is."""
+    return not wanted or any(
+        case.id == name or case.id.startswith((f"{name}::", f"{name}[", f"{name}."))
+        for name in map(_plain, wanted)
+    ) or (bool(case.path) and _file_chosen(case.path, wanted, whole=True))  # fmt: skip
+
+
+def _file_chosen(path: str, wanted: Sequence[str], *, whole: bool = False) -> bool:
+    """Whether a test file is wanted itself, by its folder, or (unless ``whole``) by a test in it."""
+    module = path.removesuffix(".py").replace("/", ".")
+    for name in map(_plain, wanted):
+        if name in (path, module, ".") or path.startswith(f"{name}/"):
             return True
-    return False
+        if not whole and (name.split("::")[0] == path or name.startswith(f"{module}.")):
+            return True
+    return not wanted
+
+
+def _plain(name: str) -> str:
+    """A name as ids spell it: without ``./`` in front and ``/`` behind."""
+    return name.removeprefix("./").rstrip("/") or "."

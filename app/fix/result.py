@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from ...sandbox.base.errors import ConfigError, WhimbrelError
-from ...sandbox.base.files import atomic_write
+from ...sandbox.base.errors import WhimbrelError
 from ..version import __version__
 
 SCHEMA_VERSION = 1
@@ -21,9 +18,10 @@ class FixResult:
     run_id: str
     session_id: str = ""
     repository: str = ""
-    status: str = "internal_error"
+    status: str = "running"
+    """``running`` until the verdict: also what a run that was killed leaves behind."""
     exit_code: int = 1
-    message: str = ""
+    message: str = "the run is going on, or was killed before it could end"
     hint: str = ""
     base_commit: str | None = None
     base_tree: str = ""
@@ -74,36 +72,3 @@ class FixResult:
             "version": __version__,
             **{name: getattr(self, name) for name in self.__dataclass_fields__},
         }
-
-
-def write_result(result: FixResult, folder: Path, attempts: dict[str, str]) -> None:
-    """Writes ``result.json``, ``patch.diff`` (verified patches only) and ``attempts/*.diff``.
-
-    Each file is replaced atomically. A patch left by an earlier run in the same folder
-    is removed first, so that ``patch.diff`` never belongs to another result.
-
-    Raises:
-        ConfigError: the folder cannot be written (full disk, permissions).
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        patch_path = folder / "patch.diff"
-        if result.patch:
-            # git's own bytes went through surrogateescape, so odd encodings come out unchanged.
-            atomic_write(patch_path, result.patch.encode("utf-8", "surrogateescape"))
-        else:
-            patch_path.unlink(missing_ok=True)
-        attempts_dir = folder / "attempts"
-        if attempts_dir.is_dir():
-            for old in attempts_dir.glob("*.diff"):
-                old.unlink()
-        for name, diff in sorted(attempts.items()):
-            attempts_dir.mkdir(exist_ok=True)
-            atomic_write(attempts_dir / f"{name}.diff", diff.encode("utf-8", "surrogateescape"))
-        text = json.dumps(result.to_json(), indent=2, ensure_ascii=True, default=str)
-        atomic_write(folder / "result.json", (text + "\n").encode("utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write the result to {folder}: {error.strerror or error}",
-            hint="free some space or give another --output",
-        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -12,6 +13,13 @@ from pathlib import Path
 
 from ...sandbox.base.errors import ConfigError
 from ..paths import runs_dir
+
+_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
+
+
+def new_run_id() -> str:
+    """A name that sorts by time and no other run has."""
+    return time.strftime("%Y%m%d-%H%M%S-") + secrets.token_hex(3)
 
 
 class RunDirectory:
@@ -28,10 +36,9 @@ class RunDirectory:
         self._lock = lock
 
     @classmethod
-    def create(cls) -> RunDirectory:
-        base = runs_dir()
-        run_id = time.strftime("%Y%m%d-%H%M%S-") + secrets.token_hex(3)
-        root = base / run_id
+    def create(cls, run_id: str) -> RunDirectory:
+        """Makes and locks the folder of the run ``run_id`` (see ``new_run_id``)."""
+        root = runs_dir() / run_id
         try:
             root.mkdir(mode=0o711)
             lock = os.open(root / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -58,9 +65,15 @@ class RunDirectory:
 
 
 def sweep_dead_runs() -> list[str]:
-    """Removes folders of runs whose process is gone; returns their run ids."""
+    """Removes folders of runs whose process is gone; returns their run ids.
+
+    Only what has the name of a run is looked at: the person may have named a folder
+    for runs that holds other things too.
+    """
     swept: list[str] = []
     for root in sorted(runs_dir().iterdir()):
+        if not _RUN_ID.fullmatch(root.name) or root.is_symlink() or not root.is_dir():
+            continue
         lock_path = root / "lock"
         try:
             # A folder without a lock file yet may be one that another process is creating right now.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,24 @@ _HEADLINES = {
     "fixed": "FIXED and verified in fresh processes",
     "nothing_to_fix": "NOTHING TO FIX",
     "not_fixed": "NOT FIXED",
-    "not_reproduced": "NOT REPRODUCED",
+    "not_reproduced": "NOT REPRODUCED: no failing test shows the problem",
     "ambiguous": "AMBIGUOUS: several patches pass and the evidence cannot tell them apart",
+    "denied": "STOPPED: the run needed something that is not allowed",
+    "budget": "STOPPED by a limit",
+    "loop": "STOPPED: the model repeated itself",
+    "model_error": "STOPPED: the model failed",
+    "sandbox_unavailable": "NOT STARTED: no sandbox",
+    "sandbox_died": "STOPPED: the sandbox went away",
+    "environment_broken": "NOT POSSIBLE: the project's tests cannot run here",
+    "configuration": "NOT STARTED: a setting is wrong",
+    "usage": "NOT STARTED: an option is wrong",
+    "repository": "NOT STARTED: the repository cannot be worked on",
     "cancelled": "CANCELLED",
     "terminated": "TERMINATED",
+    "internal_error": "FAILED: a fault of Whimbrel itself",
 }
+_MAX_REASONS = 100
+_MAX_COMMAND = 120
 
 
 def summary_lines(result: Mapping[str, Any]) -> list[str]:
@@ -24,7 +38,7 @@ def summary_lines(result: Mapping[str, Any]) -> list[str]:
         lines.append("Located")
         for place in located[:5]:
             where = f"{place.get('path')}:{place.get('line')}"
-            reasons = "; ".join(place.get("reasons") or [])[:100]
+            reasons = _shortened("; ".join(place.get("reasons") or []), _MAX_REASONS)
             lines.append(f"  {where:<36} {place.get('function') or '(module)'}  {reasons}".rstrip())
     attempts = result.get("attempts") or []
     if attempts:
@@ -37,19 +51,18 @@ def summary_lines(result: Mapping[str, Any]) -> list[str]:
     if patch:
         shown = patch.splitlines()
         lines.append("Patch")
-        lines += shown[:60]
-        if len(shown) > 60:
-            lines.append(f"  [... {len(shown) - 60} more lines in patch.diff ...]")
+        # Where no file could be written, this is the only place that has the patch.
+        room = 60 if result.get("output") else len(shown)
+        lines += shown[:room]
+        if len(shown) > room:
+            lines.append(f"  [... {len(shown) - room} more lines in patch.diff ...]")
     before, after = result.get("tests_before") or {}, result.get("tests_after") or {}
     if before or after:
         lines.append("Tests")
         for title, run in (("before", before), ("after", after)):
             if run:
-                lines.append(
-                    f"  {title}: {run.get('summary', '')}  [rows {_rows(run)}]  $ {run.get('command', '')}"[
-                        :200
-                    ]
-                )
+                command = _shortened(str(run.get("command", "")), _MAX_COMMAND)
+                lines.append(f"  {title}: {run.get('summary', '')}  [evidence {_rows(run)}]  $ {command}")
     if result.get("test_files_changed"):
         lines.append("  !! the patch changes test files: " + ", ".join(result["test_files_changed"]))
     if result.get("notes"):
@@ -65,12 +78,29 @@ def summary_lines(result: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {result['message']}{hint}")
     if result.get("output"):
         lines.append(f"  details: {result['output']}/result.json")
-    if status == "fixed" and not result.get("applied"):
-        lines.append(
-            "  your files are unchanged; to apply the patch: whimbrel apply --repo "
-            + str(result.get("repository"))
-        )
+    if status == "fixed":
+        lines += _next_step(result)
     return lines
+
+
+def _next_step(result: Mapping[str, Any]) -> list[str]:
+    repository = shlex.quote(str(result.get("repository")))
+    if result.get("applied"):
+        return [f"  the patch is in your files; to take it back: whimbrel undo --repo {repository}"]
+    if not result.get("output"):
+        return ["  your files are unchanged; the patch is only in what is shown here"]
+    return [
+        f"  patch: {result['output']}/patch.diff",
+        f"  your files are unchanged; to apply the patch: whimbrel apply --repo {repository}",
+    ]
+
+
+def _shortened(text: str, room: int) -> str:
+    """Cut at a word's end, and visibly, where it is too long for a line."""
+    if len(text) <= room:
+        return text
+    kept = text[: room - 3]
+    return kept[: max(kept.rfind(" "), room // 2)].rstrip(" ;,") + "..."
 
 
 def _rows(run: Mapping[str, Any]) -> str:

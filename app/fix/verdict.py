@@ -59,7 +59,11 @@ def judge(
     if lost:
         shown = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
         return Verdict(
-            False, f"{len(lost)} tests that passed before do not pass now: {shown}", (), tuple(lost)
+            False,
+            f"{_count(len(lost), 'test that passed before does', 'tests that passed before do')}"
+            f" not pass now: {shown}",
+            (),
+            tuple(lost),
         )
     if not after.complete:
         return Verdict(False, "the run after the patch was cut short, so it proves nothing")
@@ -73,5 +77,11 @@ def judge(
     if new_bad:
         return Verdict(False, "tests that did not exist before crash or hang", tuple(new_bad))
     return Verdict(
-        True, f"{len(targets) + len(target_files)} target(s) pass, nothing that passed before fails"
+        True,
+        _count(len(targets) + len(target_files), "test that failed passes", "tests that failed pass")
+        + " now, and nothing that passed before fails",
     )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
