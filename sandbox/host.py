@@ -8,15 +8,23 @@ environment, an own HOME and temporary directory, process groups, a few rlimits.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .base.errors import SandboxUnavailable, ToolError
 from .base.files import atomic_write
-from .base.process import base_environment, open_process_channel, start_process
+from .base.process import (
+    ProcessChannel,
+    ProcessHandle,
+    base_environment,
+    open_process_channel,
+    start_process,
+)
 from .logs import RunLogs
 from .protocol import (
     Channel,
@@ -27,6 +35,8 @@ from .protocol import (
     SandboxSpec,
     SnapshotStore,
 )
+
+_MAX_READ_BYTES = 64 << 20
 
 
 class HostSandbox:
@@ -42,8 +52,8 @@ class HostSandbox:
         self._logs = RunLogs(spec.state_dir)
         self._home = spec.state_dir / "home"
         self._tmp = spec.state_dir / "tmp"
-        self._running: list[RunHandle] = []
-        self._channels: list[Channel] = []
+        self._running: list[ProcessHandle] = []
+        self._channels: list[ProcessChannel] = []
         self._started = False
 
     @property
@@ -84,7 +94,8 @@ class HostSandbox:
             timeout_s=timeout_s,
             rlimits=host_rlimits(self._spec.limits),
         )
-        self._running.append(handle)
+        # Only what still runs: a long session starts thousands.
+        self._running = [*(each for each in self._running if not each.over), handle]
         return handle
 
     async def open_channel(
@@ -100,11 +111,11 @@ class HostSandbox:
             env=self._environment(env),
             rlimits=host_rlimits(self._spec.limits),
         )
-        self._channels.append(channel)
+        self._channels = [*(each for each in self._channels if not each.closed), channel]
         return channel
 
     async def read(self, path: str) -> bytes:
-        return await asyncio.to_thread(self._inside(path).read_bytes)
+        return await asyncio.to_thread(_read_file, self._inside(path))
 
     async def write(self, path: str, data: bytes, *, executable: bool = False) -> None:
         target = self._inside(path)
@@ -124,10 +135,9 @@ class HostSandbox:
     async def stop(self) -> None:
         running, self._running = self._running, []
         channels, self._channels = self._channels, []
-        for handle in running:
-            await handle.kill()
-        for channel in channels:
-            await channel.close()
+        await asyncio.gather(
+            *(handle.kill() for handle in running), *(channel.close() for channel in channels)
+        )
         for directory in (self._home, self._tmp):
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
         self._started = False
@@ -159,6 +169,23 @@ class HostSandbox:
         network = "the network is open" if self._spec.network is NetworkPolicy.NONE else ""
         root = "commands run as root" if os.geteuid() == 0 else ""
         return tuple(line for line in (first, network, limits, root) if line)
+
+
+def _read_file(path: Path) -> bytes:
+    # Non-blocking: a pipe or a device in the place of a file would hold the thread for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        data = file.read(_MAX_READ_BYTES + 1)
+    if len(data) > _MAX_READ_BYTES:
+        raise ToolError(
+            f"{path} is larger than {_MAX_READ_BYTES >> 20} MiB", hint="read a part of it with a command"
+        )
+    return data
 
 
 def host_rlimits(limits: SandboxLimits) -> dict[int, tuple[int, int]]:

@@ -48,6 +48,11 @@ class ProcessChannel:
         """The helper's process id on the host."""
         return self._popen.pid
 
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` is through."""
+        return self._closing is not None and self._closing.done()
+
     async def send(self, data: bytes) -> None:
         """Writes all of ``data``. Raises ToolError when the helper has gone."""
         try:
@@ -154,6 +159,7 @@ async def open_process_channel(
     assert popen.stdin is not None and popen.stdout is not None and popen.stderr is not None
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LINE_LIMIT)
+    reader_transport: asyncio.ReadTransport | None = None
     try:
         reader_transport, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), popen.stdout
@@ -164,6 +170,13 @@ async def open_process_channel(
     except BaseException:
         tree.kill_now()
         popen.wait()
+        tree.close()
+        # The loop closes the pipe it was connecting; the others are ours.
+        popen.stderr.close()
+        if reader_transport is None:
+            popen.stdin.close()
+        else:
+            reader_transport.close()
         raise
     writer = asyncio.StreamWriter(writer_transport, writer_protocol, None, loop)
     error_pipe = os.dup(popen.stderr.fileno())

@@ -101,6 +101,11 @@ class ProcessHandle:
         """The leader's process id on the host."""
         return self._popen.pid
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self._over
+
     async def output(self) -> AsyncIterator[bytes]:
         """Chunks as they arrive; a consumer more than 1 MiB behind loses the oldest ones."""
         if self._consumed:
@@ -126,8 +131,12 @@ class ProcessHandle:
 
     async def kill(self) -> None:
         """SIGTERM, then SIGKILL, to the whole tree; returns when it is gone; idempotent."""
-        self._kill_wanted.set()
+        self.end()
         await asyncio.wait([self._task])
+
+    def end(self) -> None:
+        """``kill`` without waiting for it."""
+        self._kill_wanted.set()
 
     def kill_now(self) -> None:
         """SIGKILL to the whole tree without awaiting (signal handlers, exit paths)."""

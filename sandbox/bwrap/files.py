@@ -6,6 +6,7 @@ that project code has planted, and paths would mean something else.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -14,6 +15,8 @@ from pathlib import PurePosixPath
 from ..base.errors import ToolError
 from ..protocol import Sandbox
 
+MAX_BYTES = 64 << 20
+_PATIENCE_S = 60.0
 _MISSING, _DIRECTORY, _SPECIAL, _DENIED = 40, 41, 42, 43
 
 _READ = f"""
@@ -49,35 +52,57 @@ async def read_inside(sandbox: Sandbox, path: str) -> bytes:
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError, OSError: as for a local file.
+        ToolError: more than 64 MiB, or no end of it within a minute.
     """
-    channel = await sandbox.open_channel(["/bin/sh", "-c", _READ, "sh", path], cwd="/")
-    chunks: list[bytes] = []
-    while chunk := await channel.receive(1 << 20):
-        chunks.append(chunk)
-    code = await channel.close()
-    _check(code, path, channel.errors())
-    return b"".join(chunks)
+    code, data, errors = await _ask(sandbox, [_READ, "sh", path], path, b"", MAX_BYTES)
+    if len(data) > MAX_BYTES:
+        raise _too_large(path)
+    _check(code, path, errors)
+    return data
 
 
 async def write_inside(sandbox: Sandbox, path: str, data: bytes, *, executable: bool) -> None:
     """Writes a file below the workspace or /tmp; parents are made.
 
     Raises:
-        ToolError: the path is elsewhere.
+        ToolError: the path is elsewhere, or ``data`` larger than 64 MiB.
         IsADirectoryError, PermissionError, OSError: as for a local file.
     """
     allowed = (sandbox.spec.workdir, "/tmp")
     if not any(PurePosixPath(path).is_relative_to(place) and path != place for place in allowed):
         raise ToolError(f"{path} is outside the workspace and the temporary directory")
+    if len(data) > MAX_BYTES:
+        raise _too_large(path)
     size, mode = str(len(data)), "x" if executable else "-"
-    channel = await sandbox.open_channel(["/bin/sh", "-c", _WRITE, "sh", path, size, mode], cwd="/")
-    # A helper that ended early says why with its exit code.
-    with contextlib.suppress(ToolError):
-        await channel.send(data)
-    while await channel.receive():
-        pass
-    code = await channel.close()
-    _check(code, path, channel.errors())
+    code, _, errors = await _ask(sandbox, [_WRITE, "sh", path, size, mode], path, data, 0)
+    _check(code, path, errors)
+
+
+async def _ask(
+    sandbox: Sandbox, script: list[str], path: str, data: bytes, limit: int
+) -> tuple[int, bytes, bytes]:
+    """Runs a script with ``data`` as its input; returns exit code, output (cut beyond ``limit``), errors."""
+    channel = await sandbox.open_channel(["/bin/sh", "-c", *script], cwd="/")
+    output = bytearray()
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            # A helper that ended early says why with its exit code.
+            with contextlib.suppress(ToolError):
+                await channel.send(data)
+            while chunk := await channel.receive(1 << 20):
+                output += chunk
+                if len(output) > limit:
+                    break
+    except TimeoutError as error:
+        # What is no pipe when it is looked at can be one when it is opened.
+        raise ToolError(f"{path} did not come to an end within {_PATIENCE_S:g} s") from error
+    finally:
+        code = await channel.close()
+    return code, bytes(output), channel.errors()
+
+
+def _too_large(path: str) -> ToolError:
+    return ToolError(f"{path} is larger than {MAX_BYTES >> 20} MiB", hint="read a part of it with a command")
 
 
 def _check(exit_code: int, path: str, errors: bytes) -> None:

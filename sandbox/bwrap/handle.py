@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,7 +17,11 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
 
 class BwrapHandle:
-    """Implements ``RunHandle``. The command's pid namespace is empty when ``wait`` or ``kill`` returns."""
+    """Implements ``RunHandle``. The command's pid namespace is empty when ``wait`` or ``kill`` returns.
+
+    A task of its own sees the command to its end, so that it ends properly also when whoever
+    waits for it, or kills it, is cancelled meanwhile.
+    """
 
     def __init__(
         self, inner: ProcessHandle, status: Path, on_end: Callable[[BwrapHandle], list[str]]
@@ -25,8 +29,9 @@ class BwrapHandle:
         self._inner = inner
         self._status = status
         self._on_end = on_end
-        self._result: ExecResult | None = None
-        self._error: SandboxDied | ToolError | None = None
+        self._task = asyncio.get_running_loop().create_task(self._supervise())
+        # Nobody may be waiting; what a waiter would raise is no news to the event loop then.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         self.limit_note = ""
         """Set by the disk watchdog before it ends the command."""
 
@@ -48,29 +53,29 @@ class BwrapHandle:
             SandboxDied: bubblewrap could not be set up any more.
             ToolError: the working directory does not exist inside.
         """
-        result = await self._inner.wait()
-        if self._result is None and self._error is None:
+        try:
+            return await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            await self.kill()
+            raise
+
+    async def kill(self) -> None:
+        self._inner.end()
+        # Why a command that was ended did not start no longer matters to whoever ended it.
+        await asyncio.wait([self._task])
+
+    async def _supervise(self) -> ExecResult:
+        try:
+            result = await self._inner.wait()
             status = read_status(self._status)
             if status.child_pid is not None:
                 await end_namespace(status.child_pid)
-            self._settle(result, status)
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None
-        return self._result
+        finally:
+            notes = self._on_end(self)
+            forget(self._status)
+        return self._settled(result, status, notes)
 
-    async def kill(self) -> None:
-        await self._inner.kill()
-        # Why a command that was ended did not start no longer matters to whoever ended it.
-        with contextlib.suppress(SandboxDied, ToolError):
-            await self.wait()
-
-    def _settle(self, result: ExecResult, status: BwrapStatus) -> None:
-        # Another waiter may have settled it while this one awaited.
-        if self._result is not None or self._error is not None:
-            return
-        notes = self._on_end(self)
-        forget(self._status)
+    def _settled(self, result: ExecResult, status: BwrapStatus, notes: list[str]) -> ExecResult:
         # Words of our own launcher and of bubblewrap come first, before anything the command prints.
         said = result.head[:4096].decode("utf-8", "replace")
         exit_code = result.exit_code
@@ -79,14 +84,12 @@ class BwrapHandle:
             if said.startswith("bwrap: execvp "):
                 exit_code = _NOT_EXECUTABLE if "Permission denied" in said else _NOT_FOUND
             elif "bwrap: Can't chdir to" in said:
-                self._error = ToolError(f"the working directory {result.cwd} does not exist in the sandbox")
-                return
+                raise ToolError(f"the working directory {result.cwd} does not exist in the sandbox")
             else:
-                self._error = SandboxDied(diagnose(said))
-                return
+                raise SandboxDied(diagnose(said))
         own = "" if self.limit_note and result.killed else result.note
         note = "; ".join(part for part in (self.limit_note, own, *notes) if part)
-        self._result = dataclasses.replace(result, exit_code=exit_code, note=note)
+        return dataclasses.replace(result, exit_code=exit_code, note=note)
 
 
 class BwrapChannel:
@@ -96,6 +99,7 @@ class BwrapChannel:
         self._inner = inner
         self._status = status
         self._on_end = on_end
+        self._closing: asyncio.Task[int] | None = None
 
     def inside_pid(self) -> int | None:
         return read_status(self._status).child_pid
@@ -113,10 +117,17 @@ class BwrapChannel:
         return self._inner.errors()
 
     async def close(self) -> int:
-        exit_code = await self._inner.close()
-        pid = self.inside_pid()
-        if pid is not None:
-            await end_namespace(pid)
-        forget(self._status)
-        self._on_end(self)
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        return await asyncio.shield(self._closing)
+
+    async def _close(self) -> int:
+        try:
+            exit_code = await self._inner.close()
+            pid = self.inside_pid()
+            if pid is not None:
+                await end_namespace(pid)
+        finally:
+            forget(self._status)
+            self._on_end(self)
         return exit_code

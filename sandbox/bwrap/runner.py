@@ -141,7 +141,12 @@ class BwrapRunner:
     async def open_channel(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> BwrapChannel:
         """Starts a helper inside with its stdin and stdout connected."""
         plan, status = self._plan(self._limited(argv), cwd=cwd, env=env)
-        inner = await open_process_channel(plan, cwd="/", env=_LAUNCH_ENVIRONMENT)
+        try:
+            inner = await open_process_channel(plan, cwd="/", env=_LAUNCH_ENVIRONMENT)
+        except BaseException:
+            # Cancelled while it started: its processes are gone, its files may be there.
+            forget(status)
+            raise
         channel = BwrapChannel(inner, status, self._channel_ended)
         self._channels.add(channel)
         if self._guard is not None:
@@ -179,10 +184,9 @@ class BwrapRunner:
 
     async def close(self) -> None:
         """Ends everything inside and removes what ``prepare`` made; idempotent."""
-        for handle in list(self._handles):
-            await handle.kill()
-        for channel in list(self._channels):
-            await channel.close()
+        await asyncio.gather(
+            *(handle.kill() for handle in self._handles), *(_close(channel) for channel in self._channels)
+        )
         if self._guard is not None:
             self._guard.off()
         if self._holder is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from ..base.errors import SandboxDied, SandboxUnavailable, ToolError
 from ..base.output import OutputCapture
@@ -41,6 +42,7 @@ class DockerSandbox:
         self._warnings: tuple[str, ...] = ()
         self._commands: set[DockerCommand] = set()
         self._channels: set[DockerChannel] = set()
+        self._endings: set[asyncio.Future[None]] = set()
 
     @property
     def spec(self) -> SandboxSpec:
@@ -118,8 +120,7 @@ class DockerSandbox:
             await asyncio.shield(beginning)
         except asyncio.CancelledError:
             # It may be starting at this moment: nothing may run on unseen.
-            await asyncio.wait([beginning])
-            await command.kill()
+            await self._see_off(beginning, command.kill)
             raise
         except BaseException:
             self._command_ended(command)
@@ -143,9 +144,7 @@ class DockerSandbox:
         try:
             await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            await asyncio.wait([beginning])
-            if not beginning.cancelled() and beginning.exception() is None:
-                await channel.close()
+            await self._see_off(beginning, channel.close)
             raise
         except BaseException:
             self._channel_ended(channel)
@@ -245,6 +244,21 @@ class DockerSandbox:
                 f"the working directory {inside} does not exist in the sandbox", hint="choose another"
             )
         return str(inside)
+
+    async def _see_off(
+        self, beginning: asyncio.Future[None], end: Callable[[], Coroutine[Any, Any, object]]
+    ) -> None:
+        """Ends what a cancelled caller was starting; goes on also when that caller is cancelled again."""
+
+        async def finish() -> None:
+            await asyncio.wait([beginning])
+            if not beginning.cancelled() and beginning.exception() is None:
+                await end()
+
+        task = asyncio.ensure_future(finish())
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+        await asyncio.shield(task)
 
     async def _disk_full(self, note: str) -> None:
         await asyncio.gather(
