@@ -46,7 +46,7 @@ PROJECTS = (
         ("pytest",),
         (
             Bug("operator", "toolz/itertoolz.py", "is_no_default = init == no_default", "is_no_default = init != no_default"),
-            Bug("missing guard", "toolz/functoolz.py", "    if not funcs:\n        return identity\n    if len(funcs) == 1:", "    if len(funcs) == 1:"),
+            Bug("missing guard", "toolz/itertoolz.py", "    if not callable(key):\n        key = getter(key)\n    d = collections.defaultdict", "    d = collections.defaultdict"),
         ),
     ),
     Project(

@@ -17,6 +17,7 @@ from .source import Edit, ModuleSource, apply_edits
 
 _LEAST_SUSPICION = 0.02
 _SIZE_COST = 0.06
+_AT_THE_SOURCE = 1.1
 _HARM_COST: Mapping[Harm, float] = {Harm.PRECISE: 1.0, Harm.LOOSENS: 0.95, Harm.REMOVES: 0.8}
 
 
@@ -66,7 +67,7 @@ def _of_file(
         for family in families:
             boost = max((family.boosts.get(name, 1.0) for name in view.evidence.raised), default=1.0)
             for proposal in family.propose(node, view):
-                yield _candidate(source, family, proposal, level * boost)
+                yield _candidate(source, family, proposal, level * boost, view.evidence)
 
 
 def _suspicion_of(node: ast.AST, source: ModuleSource, suspicion: Mapping[int, float]) -> float:
@@ -78,14 +79,20 @@ def _suspicion_of(node: ast.AST, source: ModuleSource, suspicion: Mapping[int, f
     return suspicion.get(int(line), 0.0)
 
 
-def _candidate(source: ModuleSource, family: Family, proposal: Proposal, level: float) -> Candidate:
+def _candidate(
+    source: ModuleSource, family: Family, proposal: Proposal, level: float, evidence: Evidence
+) -> Candidate:
     edits = tuple(sorted(proposal.edits))
     harm = family.harm if proposal.harm is None else proposal.harm
     size = sum(abs(len(edit.text) - (edit.end - edit.start)) + 1 for edit in edits)
     cost = 1.0 + _SIZE_COST * math.log1p(size)
+    line = source.line_of(edits[0].start)
+    if harm is Harm.LOOSENS and (source.path, line) in evidence.raised_at:
+        # A guard where the exception arose protects every caller, one in a caller only that one.
+        level *= _AT_THE_SOURCE
     return Candidate(
         path=source.path,
-        line=source.line_of(edits[0].start),
+        line=line,
         end_line=source.line_of(max(edits[-1].start, edits[-1].end - 1)),
         edits=edits,
         family=family.name,

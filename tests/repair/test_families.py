@@ -57,6 +57,13 @@ ROWS: list[tuple[str, str, str]] = [
     ("callee", "xs.append(a)", "xs.extend(a)"),
     ("callee", "return a.lstrip()", "return a.rstrip()"),
     ("guard", "return a.b", "if a is None:\n        return None\n    return a.b"),
+    ("guard", "a += 1\n    return a", "if a is None:\n        return None\n    a += 1\n    return a"),
+    ("guard", "return tuple(a)", "if a is None:\n        return ()\n    return tuple(a)"),
+    (
+        "guard",
+        "x, y = f(a)\n    return a.b",
+        "x, y = f(a)\n    if a is None:\n        return None, None\n    return a.b",
+    ),
     ("guard", "return a / b", "if not b:\n        return 0\n    return a / b"),
     ("guard", "return xs[0]", "if not xs:\n        return None\n    return xs[0]"),
     ("guard", "return d[a]", "if a not in d:\n        return None\n    return d[a]"),
@@ -149,7 +156,10 @@ def test_the_family_makes_the_edit(family: str, before: str, after: str):
 
 
 def test_every_family_has_a_row_a_prior_and_a_sentence():
-    rows = {family for family, _, _ in ROWS} | {"shared-default"}  # which has a test of its own
+    rows = {family for family, _, _ in ROWS} | {
+        "shared-default",
+        "sibling-guard",
+    }  # which have tests of their own
     for family in all_families():
         assert family.name in rows
         assert 0 < family.prior <= 1
@@ -208,3 +218,18 @@ def test_docstrings_are_never_edited():
 def test_a_name_bound_only_later_is_no_candidate():
     got = made("name", "r = a\n    late = 1\n    return r")
     assert not any("r = late" in text for text in got)
+
+
+def test_a_guard_of_a_sibling_is_offered_where_its_names_are_known():
+    sibling = "def g(a):\n    if not callable(a):\n        a = f(a)\n    return a\n\n\n"
+    other = "def h(q):\n    if q is None:\n        return q\n    return 1\n\n\n"
+    got = made("sibling-guard", "return a(b)", header=f"{sibling}{other}def f(a, b, xs, d):")
+    after = "def f(a, b, xs, d):\n    if not callable(a):\n        a = f(a)\n    return a(b)\n"
+    assert {text[text.index("def f") :] for text in got} >= {after}
+    assert not any("q is None:\n        return q\n    return a(b)" in text for text in got)
+
+
+def test_the_name_a_test_compares_with_is_a_way_to_leave():
+    evidence = Evidence(names=("EMPTY",))
+    got = made("guard", "return xs[0]", evidence, header="EMPTY = object()\ndef f(a, b, xs, d):")
+    assert any("if not xs:\n        return EMPTY\n    return xs[0]" in text for text in got)

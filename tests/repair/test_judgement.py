@@ -18,7 +18,7 @@ from whimbrel.app.repair.minimise import minimise
 from whimbrel.app.repair.source import Edit, ModuleSource
 from whimbrel.app.repair.spectra import Counts, count_lines, ochiai
 from whimbrel.app.repair.verdict import judge
-from whimbrel.app.repo.testing.report import CollectionError, Outcome, TestCase, TestReport
+from whimbrel.app.repo.testing.report import CollectionError, Outcome, TestCase, TestReport, TraceFrame
 from whimbrel.sandbox.base.git import Git
 
 SOURCE = ModuleSource("m.py", b"def f(a):\n    return a + 40\n")
@@ -136,6 +136,18 @@ def test_exceptions_of_failing_tests_become_evidence():
         TestCase("c", Outcome.FAILED, exception="AssertionError", message="TypeError not raised"),
     )
     assert Evidence.of(cases) == Evidence(("KeyError",), ("ValueError", "TypeError"))
+
+
+def test_names_compared_with_and_the_place_of_the_exception_become_evidence():
+    frames = (
+        TraceFrame("tests/t.py", 4, "test_it", "assert run(x) is NOTHING"),
+        TraceFrame("pkg/m.py", 7, "run", "x.y"),
+        TraceFrame("/lib/other.py", 1, "y", "", in_repository=False),
+    )
+    case = TestCase("a", Outcome.FAILED, exception="AttributeError", path="tests/t.py", frames=frames)
+    found = Evidence.of((case,))
+    assert "NOTHING" in found.names and "run" not in found.names
+    assert found.raised_at == (("pkg/m.py", 7),)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from ..scope import ModuleView, parameters
 from ..source import FUNCTIONS, Function
 
 _MOST_SUBJECTS = 4
-_MOST_EXITS = 6
+_MOST_EXITS = 7
+_EMPTY = {"tuple": "()", "list": "[]", "sorted": "[]", "dict": "{}", "set": "set()", "iter": "iter(())"}
 
 
 class Guards(Family):
@@ -184,6 +185,9 @@ def _subjects(statement: ast.stmt, function: Function) -> list[tuple[str, frozen
         elif isinstance(node, ast.Call):
             for argument in node.args:
                 use(argument, "argument")
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, (ast.Name, ast.Attribute)):
+            # ``x += 1`` reads x although its context says that it is stored.
+            uses.setdefault(ast.unparse(node.target), set()).add("arithmetic")
         elif isinstance(node, ast.BinOp):
             if isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)):
                 divisor = node.right
@@ -221,6 +225,10 @@ def _exits(statement: ast.stmt, function: Function, view: ModuleView, subject: s
     if view.source.loop_of(statement) is not None:
         leaves["continue"] = None
     returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
+    arity = _unpacked_into(function, view)
+    if arity:
+        # Whoever calls it takes that many values: fewer would only move the failure.
+        leaves[f"return {', '.join(['None'] * arity)}"] = None
     for node in returns:
         if node.value is None:
             leaves["return"] = None
@@ -238,6 +246,14 @@ def _exits(statement: ast.stmt, function: Function, view: ModuleView, subject: s
             leaves["return 0"] = None
         elif isinstance(node.value, ast.Tuple):
             leaves[f"return {', '.join(['None'] * len(node.value.elts))}"] = None
+        elif isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
+            empty = _EMPTY.get(node.value.func.id)
+            if empty:
+                leaves[f"return {empty}"] = None
+    for name in view.evidence.names:
+        # What the test compares with, when the module knows it by the same name.
+        if name in view.module_names and name != function.name and returns:
+            leaves[f"return {name}"] = None
     if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function)) or not returns:
         leaves.setdefault("return")
     else:
@@ -246,3 +262,16 @@ def _exits(statement: ast.stmt, function: Function, view: ModuleView, subject: s
         if subject and "." not in subject:
             leaves.setdefault(f"return {subject}")
     return list(leaves)[: _MOST_EXITS + 1]
+
+
+def _unpacked_into(function: Function, view: ModuleView) -> int:
+    """How many values callers in the same file unpack the function's result into; 0 when none does."""
+    for node in ast.walk(view.source.tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        called = node.value.func
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        target = node.targets[0]
+        if name == function.name and isinstance(target, ast.Tuple):
+            return len(target.elts)
+    return 0
