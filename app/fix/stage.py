@@ -21,6 +21,7 @@ from ..repo.environment import (
     load_configuration,
     make_mount_points,
     plan_environment,
+    run_setup,
     start_services,
     stop_services,
     verify_environment,
@@ -52,6 +53,25 @@ class Stage:
     selection: tuple[str, ...] = ()
     """Tests the person asked for; empty = all."""
     services: tuple[RunHandle, ...] = ()
+
+    async def renew(self) -> None:
+        """Replaces the sandbox by a new one of the same kind, set up in the same way.
+
+        Processes, temporary files and a home that earlier commands left behind are gone then.
+
+        Raises:
+            SandboxUnavailable, EnvironmentBroken: as when the stage was set.
+        """
+        await stop_services(self.services)
+        self.services = ()
+        await self.sandbox.stop()
+        self.sandbox = make_sandbox(self.choice, self.sandbox.spec, self.workspace)
+        await self.sandbox.start()
+        self.tests.move_to(self.sandbox)
+        await run_setup(self.environment, self.sandbox, self.workspace)
+        recipe = self.environment.recipe
+        if recipe is not None:
+            self.services = await start_services(recipe, self.environment, self.sandbox)
 
     async def close(self) -> None:
         try:

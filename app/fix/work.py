@@ -122,6 +122,8 @@ async def do_the_work(
             issue_text=issue.text,
             target_tests=(*reproduction.targets, *reproduction.target_files),
         )
+        # From here on the model acts: what it does to files that no patch holds is undone for the proof.
+        await stage.workspace.mark_unrecorded()
         await recall(context, reproduction.before, reproduction.flaky)
         agent = Agent(
             model,

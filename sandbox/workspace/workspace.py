@@ -29,6 +29,7 @@ from .recorder import Recorder
 from .safe_tree import SafeTree
 from .source import Source, open_source
 from .store import Store
+from .unrecorded import Unrecorded
 
 _TREE = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 _T = TypeVar("_T")
@@ -75,6 +76,7 @@ class Workspace:
         store: Store,
         recorder: Recorder,
         mounts: tuple[Mount, ...],
+        unrecorded: Unrecorded,
     ) -> None:
         self.root = root
         self.base = base
@@ -82,6 +84,7 @@ class Workspace:
         self._store = store
         self._recorder = recorder
         self._mounts = mounts
+        self._unrecorded = unrecorded
         self._lock = threading.Lock()
 
     @classmethod
@@ -143,12 +146,15 @@ class Workspace:
         return await self._serially(lambda: self._store.diff(*self._range(start, end), tuple(paths)))
 
     async def changed_files(
-        self, start: str | None = None, end: str | None = None
+        self, start: str | None = None, end: str | None = None, *, renames: bool = True
     ) -> tuple[ChangedFile, ...]:
-        """Paths that differ between two trees (default: from the base to now)."""
+        """Paths that differ between two trees (default: from the base to now).
+
+        Without ``renames`` a renamed file is two: its old path D, its new one A.
+        """
 
         def listed() -> tuple[ChangedFile, ...]:
-            changes = self._store.changes(*self._range(start, end), renames=True)
+            changes = self._store.changes(*self._range(start, end), renames=renames)
             return tuple(
                 ChangedFile(change.path, change.status, is_test_path(change.path)) for change in changes
             )
@@ -193,6 +199,24 @@ class Workspace:
             self._recorder.restore(self._store.mixed_tree(now, tree, tuple(paths)))
 
         await self._serially(mixed)
+
+    async def mark_unrecorded(self) -> None:
+        """Remembers the files no snapshot holds (ignored ones, build outputs, ``.git``) as they are now."""
+
+        def mark() -> None:
+            self._recorder.snapshot()
+            self._unrecorded.mark(self._store.entries())
+
+        await self._serially(mark)
+
+    async def reset_unrecorded(self) -> tuple[str, ...]:
+        """Puts those files back to the mark and removes new ones; returns what could not be put back."""
+
+        def reset() -> tuple[str, ...]:
+            self._recorder.snapshot()
+            return self._unrecorded.reset(self._store.entries())
+
+        return await self._serially(reset)
 
     async def patch_applies(self, patch: bytes) -> bool:
         """Whether a patch applies to a clean checkout of the base tree."""
@@ -249,6 +273,7 @@ class Workspace:
                 remove_tree(self.root.parent)
             finally:
                 self._store.destroy()
+                self._unrecorded.forget()
 
         await self._serially(remove)
 
@@ -364,7 +389,7 @@ def _fill(
         branch=branch,
         notes=(*source.notes, *plan.notes),
     )
-    return Workspace(root, base, tree, store, recorder, mounts)
+    return Workspace(root, base, tree, store, recorder, mounts, Unrecorded(tree, run_dir / "unrecorded"))
 
 
 def _record_base(

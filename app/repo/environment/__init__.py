@@ -6,7 +6,7 @@ from .model import EditableInstall, ProjectEnvironment, Recipe
 from .outputs import build_outputs, find_build_outputs
 from .plan import make_mount_points, plan_environment
 from .recipe import Configuration, find_recipe, load_configuration
-from .services import start_services, stop_services
+from .services import run_setup, start_services, stop_services
 from .verify import verify_environment
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "load_configuration",
     "make_mount_points",
     "plan_environment",
+    "run_setup",
     "start_services",
     "stop_services",
     "verify_environment",

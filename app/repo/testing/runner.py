@@ -167,6 +167,11 @@ class TestRunner:
     def workdir(self) -> str:
         return self.sandbox.spec.workdir
 
+    def move_to(self, sandbox: Sandbox) -> None:
+        """Later runs happen in ``sandbox``, a started one that shows the same workspace."""
+        self.sandbox = sandbox
+        self._place = None
+
     async def close(self) -> None:
         """Removes our directory inside; the sandbox stays. Idempotent."""
         if self._place is not None:
