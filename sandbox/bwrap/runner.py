@@ -27,10 +27,10 @@ from ..base.process import (
     start_process,
 )
 from ..base.results import ExecResult
+from ..disk import DiskGuard, DiskWatch, Quota
 from ..logs import RunLogs
 from ..protocol import NetworkPolicy, SandboxSpec
 from .cgroups import RunGroups, create_groups, sweep_groups
-from .guard import DiskGuard
 from .handle import BwrapChannel, BwrapHandle
 from .layout import HOME, USER_NAME, Layout, build_layout, check_workdir, private_etc
 from .places import PrivatePlaces
@@ -38,7 +38,6 @@ from .plan import LaunchPlan, check_command, holder_options, isolation_options, 
 from .program import BwrapProgram, diagnose, failure, find_bwrap
 from .seccomp import filter_program
 from .status import PLAN_SUFFIX, forget, namespace_pids, read_status, uid_is_mapped
-from .usage import DiskWatch, Quota
 
 _LAUNCH_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _TRIAL_TIMEOUT_S = 60

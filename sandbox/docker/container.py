@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from ..base.errors import SandboxDied, SandboxUnavailable
@@ -308,6 +309,20 @@ async def _create(daemon: Daemon, run_id: str, config: Mapping[str, Any]) -> tup
     raise SandboxUnavailable(
         f"no free container name after {_NAME_TRIES} tries: {explain(last or Exception())}"
     )
+
+
+def pids_of(container_id: str) -> list[int]:
+    """Host pids of a container's processes (blocking); none where the daemon lives on another machine."""
+    wanted = container_id.encode("ascii")
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            # Both versions of control groups have the id in the group's name.
+            if wanted in (entry / "cgroup").read_bytes():
+                found.append(int(entry.name))
+    return found
 
 
 def new_suffix() -> str:

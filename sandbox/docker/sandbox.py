@@ -11,6 +11,7 @@ from typing import Any
 from ..base.errors import SandboxDied, SandboxUnavailable, ToolError
 from ..base.output import OutputCapture
 from ..daemon import Daemon, connect
+from ..disk import DiskGuard, DiskWatch, Quota
 from ..images import ImageInfo, default_image, find_image
 from ..labels import sweep_leftovers
 from ..logs import RunLogs
@@ -18,8 +19,7 @@ from ..protocol import Channel, NetworkPolicy, RunHandle, SandboxDescription, Sa
 from .channel import DockerChannel
 from .command import DockerCommand
 from .config import SCRIPTS_DIR, Identity, check_mounts, container_config, container_environment, identity_for
-from .container import Container
-from .disk import DiskWatch
+from .container import Container, pids_of
 from .files import SandboxFiles
 from .scripts import write_scripts
 
@@ -37,7 +37,7 @@ class DockerSandbox:
         self._image: ImageInfo | None = None
         self._container: Container | None = None
         self._files: SandboxFiles | None = None
-        self._watch: DiskWatch | None = None
+        self._guard: DiskGuard | None = None
         self._environment: dict[str, str] = {}
         self._warnings: tuple[str, ...] = ()
         self._commands: set[DockerCommand] = set()
@@ -61,7 +61,7 @@ class DockerSandbox:
             image=image.reference if image else self._spec.image,
             image_digest=image.digest if image else None,
             workdir=self._spec.workdir,
-            warnings=self._warnings,
+            warnings=(*self._warnings, *self._guard_failure()),
         )
 
     async def start(self) -> None:
@@ -87,9 +87,8 @@ class DockerSandbox:
         self._daemon, self._image, self._container = daemon, image, container
         self._environment = container_environment(self._spec, image)
         self._files = SandboxFiles(container, self._spec.workspace, self._spec.workdir)
-        self._watch = DiskWatch(self._spec.workspace, self._spec.limits.disk_bytes, self._disk_full)
         self._warnings = (*identity.warnings, *daemon.missing_limits(), *self._network_warning())
-        await self._watch.begin()
+        await self._watch_disk(container)
 
     async def run(
         self,
@@ -100,7 +99,7 @@ class DockerSandbox:
         timeout_s: float | None = None,
         label: str = "run",
     ) -> RunHandle:
-        container, files, watch = self._started()
+        container, files = self._started()
         program = _command_line(argv)
         directory = await self._directory(files, cwd)
         command = DockerCommand(
@@ -114,7 +113,7 @@ class DockerSandbox:
             on_end=self._command_ended,
         )
         self._commands.add(command)
-        watch.resume()
+        self._busy()
         beginning = asyncio.ensure_future(command.start(directory))
         try:
             await asyncio.shield(beginning)
@@ -134,12 +133,12 @@ class DockerSandbox:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Channel:
-        container, files, watch = self._started()
+        container, files = self._started()
         program = _command_line(argv)
         directory = await self._directory(files, cwd)
         channel = DockerChannel(container, secrets.token_hex(8), self._channel_ended)
         self._channels.add(channel)
-        watch.resume()
+        self._busy()
         beginning = asyncio.ensure_future(channel.start(program, directory, env))
         try:
             await asyncio.shield(beginning)
@@ -152,11 +151,11 @@ class DockerSandbox:
         return channel
 
     async def read(self, path: str) -> bytes:
-        _, files, _ = self._started()
+        _, files = self._started()
         return await files.read(path)
 
     async def write(self, path: str, data: bytes, *, executable: bool = False) -> None:
-        _, files, _ = self._started()
+        _, files = self._started()
         await files.write(path, data, executable=executable)
 
     async def snapshot(self) -> str:
@@ -172,8 +171,8 @@ class DockerSandbox:
         for running in (*commands, *channels):
             running.abandon()
         self._container = self._files = self._daemon = None
-        if self._watch is not None:
-            self._watch.pause()
+        if self._guard is not None:
+            self._guard.off()
         if container is not None:
             # A daemon that is gone cannot remove it now; the sweep of the next start will.
             with contextlib.suppress(SandboxUnavailable):
@@ -260,11 +259,22 @@ class DockerSandbox:
         task.add_done_callback(self._endings.discard)
         await asyncio.shield(task)
 
-    async def _disk_full(self, note: str) -> None:
+    async def _watch_disk(self, container: Container) -> None:
+        quota = Quota("workspace", (self._spec.workspace,), self._spec.limits.disk_bytes)
+        watch = DiskWatch([quota], self._spec.state_dir / "usage.log")
+        try:
+            await watch.set_baseline()
+        except ToolError as error:
+            self._warnings = (*self._warnings, f"disk use is not limited: {error.message}")
+            return
+        self._guard = DiskGuard(watch, lambda: pids_of(container.id), self._disk_full)
+
+    async def _disk_full(self, note: str) -> bool:
         await asyncio.gather(
             *(command.kill(note) for command in list(self._commands)),
             *(channel.close() for channel in list(self._channels)),
         )
+        return bool(self._commands or self._channels)
 
     def _command_ended(self, command: DockerCommand) -> None:
         self._commands.discard(command)
@@ -275,13 +285,22 @@ class DockerSandbox:
         self._rest()
 
     def _rest(self) -> None:
-        if self._watch is not None and not self._commands and not self._channels:
-            self._watch.pause()
+        if self._guard is not None and not self._commands and not self._channels:
+            self._guard.off()
 
-    def _started(self) -> tuple[Container, SandboxFiles, DiskWatch]:
-        if self._container is None or self._files is None or self._watch is None:
+    def _busy(self) -> None:
+        if self._guard is not None:
+            self._guard.on()
+
+    def _started(self) -> tuple[Container, SandboxFiles]:
+        if self._container is None or self._files is None:
             raise SandboxUnavailable("the sandbox is not running", hint="start it first")
-        return self._container, self._files, self._watch
+        return self._container, self._files
+
+    def _guard_failure(self) -> tuple[str, ...]:
+        if self._guard is None or not self._guard.failure:
+            return ()
+        return (f"disk use is not limited any more: {self._guard.failure}",)
 
     def _network_warning(self) -> tuple[str, ...]:
         if self._spec.network is NetworkPolicy.ALLOW:

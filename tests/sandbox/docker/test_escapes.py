@@ -72,7 +72,7 @@ async def test_filling_the_disk_is_stopped_with_the_reason(make_box: MakeBox) ->
     box = await make_box(limits=SandboxLimits(disk_bytes=200 << 20))
     result = await box.sh(DISK_FILL.script, timeout_s=DISK_FILL.timeout_s)
     assert result.killed
-    assert "the disk limit is 200 MiB" in result.note
+    assert "the workspace grew beyond its limit of 200 MiB" in result.note
     assert sum(path.stat().st_size for path in box.workspace.iterdir()) < 1 << 30
     assert (await box.sh("rm fill.*; echo cleaned")).text() == "cleaned\n"
     assert (
