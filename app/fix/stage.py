@@ -26,6 +26,7 @@ from ..repo.environment import (
     stop_services,
     verify_environment,
 )
+from ..repo.facts import repository_facts
 from ..repo.testing.adapters import TestAdapter, adapter_for_command, detect_adapter
 from ..repo.testing.place import inside_mount
 from ..repo.testing.runner import TestRunner
@@ -92,6 +93,7 @@ async def set_the_stage(options: FixOptions, run: RunDirectory, ledger: Evidence
     for swept in sweep_dead_runs():
         tell("info", f"removed the leftover working copy of an interrupted run ({swept})")
     repository = await find_repository(options.repository)
+    tell("info", f"repository {repository.name}: {(await repository_facts(repository)).one_line()}")
     recipe = _trusted_recipe(repository, options.trust, tell)
     choice = await choose_kind(
         options.sandbox,
