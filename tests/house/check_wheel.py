@@ -61,9 +61,27 @@ def main() -> int:
         peak = subprocess.run(
             [sys.executable, "-c", probe, *command], check=True, capture_output=True, text=True
         )
-        # An import check of the installed package outside the checkout: nothing may come from the source tree.
+        # Every file of the source must be in the wheel, and every module must import from there alone.
+        lacking = [
+            str(path.relative_to(ROOT))
+            for top in ("app", "engine", "kernels", "sandbox")
+            for path in (ROOT / top).rglob("*")
+            if path.is_file()
+            and "__pycache__" not in path.parts
+            and "_package" not in path.parts
+            and f"whimbrel/{path.relative_to(ROOT).as_posix()}" not in names
+        ]
+        if lacking:
+            print(f"wheel: not in it: {lacking}")
+            return 1
+        inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
+        modules = sorted(
+            name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            for name in names
+            if name.endswith(".py") and not any(part in name for part in inner)
+        )
         subprocess.run(
-            [work / "env/bin/python", "-c", "import whimbrel.app.commands.fix_issue, whimbrel.engine.chat"],
+            [work / "env/bin/python", "-c", "import importlib, sys; [importlib.import_module(m) for m in sys.argv[1:]]", *modules],
             check=True, cwd=folder, env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
         print(
