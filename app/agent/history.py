@@ -52,6 +52,8 @@ class StepBuilder:
 
     def _reset(self) -> None:
         self._parts: list[Part] = []
+        self._pieces: list[str] = []
+        """Of the last part, while it grows."""
         self.calls: list[Call] = []
         self.usage: Usage | None = None
         self.reason: FinishReason = "unknown"
@@ -64,8 +66,10 @@ class StepBuilder:
             self._extend(ReasoningPart(text=event.text, field=event.field))
         elif isinstance(event, ToolCallEnd):
             # The finish reason, which tells truncated from malformed, comes later: see `message`.
+            self._join()
             self._parts.append(ToolCallPart(id=event.id, name=event.name, arguments=event.arguments))
         elif isinstance(event, OpaqueReceived):
+            self._join()
             self._parts.append(OpaquePart(provider=event.provider, payload=event.payload))
         elif isinstance(event, Usage):
             self.usage = event
@@ -77,6 +81,7 @@ class StepBuilder:
     @property
     def empty(self) -> bool:
         """Neither text nor calls: thinking alone answers nothing."""
+        self._join()
         return not any(
             isinstance(part, ToolCallPart) or (isinstance(part, TextPart) and part.text.strip())
             for part in self._parts
@@ -84,10 +89,12 @@ class StepBuilder:
 
     def partial(self) -> Message:
         """What has arrived so far, exactly as it came."""
+        self._join()
         return Message(role="assistant", parts=tuple(self._parts))
 
     def message(self) -> Message:
         """The finished message; fills ``calls``. Broken call arguments are replaced by valid JSON."""
+        self._join()
         parts: list[Part] = []
         self.calls = []
         for part in self._parts:
@@ -101,12 +108,22 @@ class StepBuilder:
 
     def _extend(self, new: TextPart | ReasoningPart) -> None:
         last = self._parts[-1] if self._parts else None
-        if isinstance(last, TextPart) and isinstance(new, TextPart):
-            self._parts[-1] = TextPart(text=last.text + new.text)
-        elif isinstance(last, ReasoningPart) and isinstance(new, ReasoningPart) and last.field == new.field:
-            self._parts[-1] = ReasoningPart(text=last.text + new.text, field=last.field)
-        else:
-            self._parts.append(new)
+        same = type(last) is type(new)
+        if same and isinstance(last, ReasoningPart) and isinstance(new, ReasoningPart):
+            same = last.field == new.field
+        if same and self._pieces:
+            # Joined once at the end: an answer may come in a million pieces.
+            self._pieces.append(new.text)
+            return
+        self._join()
+        self._parts.append(new)
+        self._pieces = [new.text]
+
+    def _join(self) -> None:
+        """Puts the collected pieces into the last part."""
+        pieces, self._pieces = self._pieces, []
+        if len(pieces) > 1:
+            self._parts[-1] = self._parts[-1].model_copy(update={"text": "".join(pieces)})
 
 
 class History:

@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...engine.chat import StreamEvent, ToolResultPart
+from ...engine.chat import (
+    ReasoningDelta,
+    StepDiscarded,
+    StreamEvent,
+    TextDelta,
+    ToolCallArguments,
+    ToolResultPart,
+)
 from ...sandbox.base.errors import BudgetExceeded
 from ..tools.base import PermissionClass
 from .events import UsageTotals
@@ -129,6 +136,32 @@ class MaxCost(Limit):
         if input_price is None or output_price is None or usage.input_tokens is None:
             return None
         return (usage.input_tokens * input_price + (usage.output_tokens or 0) * output_price) / 1e6
+
+
+class MaxAnswer(Limit):
+    """At most so many characters in one answer, thinking and arguments of calls included."""
+
+    name = "max-answer"
+
+    def __init__(self, characters: int = 2_000_000) -> None:
+        self._characters = characters
+        self._seen = 0
+
+    def before_step(self, state: RunState) -> None:
+        self._seen = 0
+
+    def on_stream(self, event: StreamEvent) -> None:
+        if isinstance(event, StepDiscarded):
+            self._seen = 0
+        elif isinstance(event, TextDelta | ReasoningDelta):
+            self._seen += len(event.text)
+        elif isinstance(event, ToolCallArguments):
+            self._seen += len(event.delta)
+        if self._seen > self._characters:
+            raise BudgetExceeded(
+                f"one answer of the model has more than {self._characters} characters and goes on",
+                hint="try another model",
+            )
 
 
 def out_of_time() -> BudgetExceeded:

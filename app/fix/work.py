@@ -10,7 +10,7 @@ from typing import Any, cast
 from ...engine.chat import Effort
 from ...engine.models import load_model
 from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
-from ..agent.limits import MaxSteps, MaxTime
+from ..agent.limits import MaxAnswer, MaxSteps, MaxTime
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Permissions
@@ -130,7 +130,12 @@ async def do_the_work(
             default_tools(),
             context,
             session=session,
-            limits=[MaxSteps(options.max_steps), MaxTime(max(1.0, deadline - time.monotonic())), LoopGuard()],
+            limits=[
+                MaxSteps(options.max_steps),
+                MaxTime(max(1.0, deadline - time.monotonic())),
+                MaxAnswer(),
+                LoopGuard(),
+            ],
             permissions=Permissions.for_sandbox(stage.sandbox.describe()),
             on_event=lambda event: _show(event, attempts, emit, tell),
         )

@@ -29,7 +29,9 @@ class ToolCallAccumulator:
     """Fragments of one step in, call events out.
 
     Which call a fragment belongs to, first rule that fits: an id already seen names
-    its call; a new id opens a call even if its index was used before; a known index
+    its call (unless that one is complete and this fragment brings a name under another
+    index: then the server gave one id twice); a new id opens a call even if its index was
+    used before; a known index
     names the call that last held it; without either, the call opened last (unless
     that one is complete and this fragment brings a name). The first name that is not
     empty stays. Empty arguments mean ``{}``.
@@ -77,7 +79,12 @@ class ToolCallAccumulator:
         index = fragment.get("index")
         slot = index if isinstance(index, int) else None
         if isinstance(call_id, str) and call_id:
-            call = self._by_id.get(call_id) or self._open(call_id)
+            call = self._by_id.get(call_id)
+            if call is None:
+                call = self._open(call_id)
+            elif opens and slot is not None and self._by_index.get(slot) is not call and call.complete():
+                # Results are matched to calls by id, so the second one needs an id of its own.
+                call = self._open(f"call_{uuid.uuid4().hex[:16]}")
         elif slot is not None and slot in self._by_index:
             call = self._by_index[slot]
         elif self._calls and not (opens and (slot is not None or self._calls[-1].complete())):

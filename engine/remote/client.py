@@ -22,9 +22,9 @@ from ..chat import (
 )
 from .decode import StepDecoder
 from .endpoint import Endpoint
-from .failures import Failure, RemoteError, classify
+from .failures import MAX_BODY, Failure, RemoteError, classify
 from .retry import RetryPolicy
-from .sse import StreamParser
+from .sse import MAX_ANSWER_BYTES, AnswerTooLarge, StreamParser
 from .wire import encode_messages, encode_tools, estimate_tokens
 
 _OPTIONAL = ("reasoning_effort", "stream_options", "seed", "parallel_tool_calls", "max_completion_tokens")
@@ -57,7 +57,13 @@ class RemoteModel:
             name: openai.Omit() for name in (*left_out, *(() if endpoint.api_key else ("Authorization",)))
         }
         # No redirects: a key must not follow one to another host.
-        self._http = httpx.AsyncClient(timeout=httpx.Timeout(timeout_s, connect=15.0), follow_redirects=False)
+        self._http = httpx.AsyncClient(
+            timeout=httpx.Timeout(timeout_s, connect=15.0),
+            follow_redirects=False,
+            # A stream gains nothing by compression, and small packets may unpack to anything.
+            headers={"accept-encoding": "identity"},
+            event_hooks={"response": [_bound_error_body]},
+        )
         self._client = openai.AsyncOpenAI(
             api_key=endpoint.api_key or "none",
             base_url=endpoint.base_url,
@@ -167,6 +173,11 @@ class RemoteModel:
             raise classify(
                 error.status_code, _text(error.response), dict(error.response.headers), optional=_OPTIONAL
             ) from error
+        except AnswerTooLarge as error:
+            raise RemoteError(
+                Failure.TOO_LARGE,
+                f"{self._endpoint.base_url} sent over {MAX_ANSWER_BYTES >> 20} MiB in one answer",
+            ) from error
         except (openai.APITimeoutError, httpx.TimeoutException) as error:
             raise RemoteError(Failure.TIMEOUT, f"{self._endpoint.base_url} did not answer in time") from error
         except (openai.APIConnectionError, httpx.HTTPError, httpx.StreamError) as error:
@@ -180,6 +191,10 @@ class RemoteModel:
             if parser.leftover and not decoder.has_content:
                 raise classify(None, parser.leftover)
             raise RemoteError(Failure.STREAM_CUT, f"{self._endpoint.base_url} ended its answer in the middle")
+        if parser.damaged:
+            raise RemoteError(
+                Failure.STREAM_CUT, f"{self._endpoint.base_url} sent a damaged piece of its answer"
+            )
         for event in decoder.finish():
             yield event
 
@@ -191,6 +206,28 @@ def _checked(decoder: StepDecoder, chunk: dict[str, Any]) -> list[StreamEvent]:
     return list(decoder.feed(chunk))
 
 
+async def _bound_error_body(response: httpx.Response) -> None:
+    """The body of a refusal is read to its end by the ``openai`` package: no more of it than we look at."""
+    if response.status_code >= 300 and isinstance(response.stream, httpx.AsyncByteStream):
+        response.stream = _FirstBytes(response.stream, MAX_BODY)
+
+
+class _FirstBytes(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, limit: int) -> None:
+        self._stream = stream
+        self._left = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for data in self._stream:
+            yield data[: self._left]
+            self._left -= len(data)
+            if self._left <= 0:
+                return
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
 def _text(response: Any) -> str:
     try:
         return str(response.text)
@@ -199,5 +236,13 @@ def _text(response: Any) -> str:
 
 
 def _cause(error: BaseException) -> str:
+    if isinstance(error.__cause__, httpx.HTTPError):
+        error = error.__cause__
+    if isinstance(error, httpx.RemoteProtocolError):
+        return f"what it sends is not proper HTTP ({' '.join(str(error).split())[:120]})"
+    if isinstance(error, httpx.DecodingError):
+        return "its answer cannot be unpacked"
+    if isinstance(error, httpx.ReadError):
+        return "the connection broke"
     inner = error.__cause__ or error
     return " ".join(str(inner).split()) or type(inner).__name__

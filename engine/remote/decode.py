@@ -139,8 +139,14 @@ class StepDecoder:
             output_tokens=_count(usage, "completion_tokens"),
             cached_tokens=_count(prompt, "cached_tokens"),
             reasoning_tokens=_count(completion, "reasoning_tokens"),
-            cost_usd=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+            cost_usd=_amount(cost),
         )
+
+
+def _amount(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < 1e9 else None  # neither NaN nor infinity passes
 
 
 def _count(values: Any, key: str) -> int | None:

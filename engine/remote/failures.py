@@ -9,9 +9,13 @@ from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from ...sandbox.base.errors import ModelError
 from ...sandbox.base.secrets import redact
+
+MAX_BODY = 64 << 10
+"""Characters of an error body that are looked at."""
 
 
 class Failure(Enum):
@@ -28,6 +32,8 @@ class Failure(Enum):
     STREAM_CUT = "stream cut"
     TIMEOUT = "timeout"
     CONNECTION = "no connection"
+    ADDRESS = "no chat server"
+    TOO_LARGE = "answer too large"
 
     @property
     def retryable(self) -> bool:
@@ -52,6 +58,7 @@ _HINTS = {
     Failure.RATE_LIMIT: "try again later",
     Failure.OVERLOADED: "try again later",
     Failure.CONNECTION: "is the server running and the address right?",
+    Failure.ADDRESS: "check the model's address; it usually ends in /v1",
 }
 
 
@@ -98,9 +105,24 @@ def classify(
         optional: request fields that could be left out; one of them named in a 400
             makes it UNSUPPORTED_PARAMETER.
     """
+    body = body[:MAX_BODY]
     message, code, parameter = _unwrap(body)
-    if status is None and code.isdigit():
+    if status is None and code.isascii() and code.isdigit() and len(code) == 3:
         status = int(code)
+    page = _web_page(body)
+    if page and status in (None, 404, 405):
+        where = "" if status is None else f"HTTP {status}: "
+        return RemoteError(Failure.ADDRESS, f"{where}a web page came instead of an answer{page}")
+    if status is not None and 300 <= status < 400:
+        target = urlsplit(
+            {name.lower(): value for name, value in (headers or {}).items()}.get("location", "")
+        )
+        to = f" to {target.scheme}://{target.netloc.rpartition('@')[2]}{target.path}" if target.netloc else ""
+        # Not followed: the key and the code must not go where nobody sent them.
+        return RemoteError(Failure.ADDRESS, f"HTTP {status}: the server redirects{to}, which is not followed")
+    message = f"a web page{page}" if page else message
+    if status is None and message == body.strip():
+        message = f"what came is no chat completion: {message[:160]}"
     shown = " ".join(message.split())[:500] or "no message"
     if status is not None:
         shown = f"HTTP {status}: {shown}"
@@ -110,6 +132,14 @@ def classify(
         refused = next((name for name in optional if name == parameter or _names(message, name)), "")
         failure = Failure.UNSUPPORTED_PARAMETER if refused else failure
     return RemoteError(failure, shown, retry_after_s=_retry_after(headers or {}), parameter=refused)
+
+
+def _web_page(body: str) -> str:
+    """The title of an HTML page as ": TITLE" (or "."), empty when the body is none."""
+    if not re.match(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head|body)\b", body, re.IGNORECASE):
+        return ""
+    title = re.search(r"<title[^>]*>([^<]{1,200})", body, re.IGNORECASE)
+    return f": {' '.join(title[1].split())}" if title and title[1].strip() else "."
 
 
 def _failure(status: int | None, text: str) -> Failure:
@@ -151,7 +181,7 @@ def _unwrap(body: str) -> tuple[str, str, str]:
                 break
             try:
                 value = json.JSONDecoder().raw_decode(value[start:])[0]
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
         if isinstance(value, list) and value:
             value = cast(Any, value[0])

@@ -30,6 +30,7 @@ class RetryPolicy:
         if not error.failure.retryable or failed >= allowed:
             return None
         delay = error.retry_after_s
-        if delay is None:
+        if not delay:
+            # Also "at once": asking a busy server again without a pause helps nobody.
             delay = min(self.cap_s, self.base_s * 2 ** (failed - 1)) * self.jitter.uniform(0.5, 1.0)
         return delay if waited_s + delay <= self.total_wait_s else None

@@ -14,6 +14,12 @@ from typing import Any
 
 _FIELDS = (b"event:", b"id:", b"retry:", b":")
 _MAX_PLAIN_BYTES = 16 << 20
+MAX_ANSWER_BYTES = 64 << 20
+"""Of one answer as it comes over the wire; no useful answer is near it."""
+
+
+class AnswerTooLarge(Exception):
+    """The server has sent more than MAX_ANSWER_BYTES."""
 
 
 class StreamParser:
@@ -21,30 +27,39 @@ class StreamParser:
 
     def __init__(self) -> None:
         self.done = False
-        self._buffer = b""
+        self.damaged = False
+        """Whether a piece was lost: JSON that began and never became whole."""
+        self._buffer: list[bytes] = []
+        self._total = 0
         self._pending = ""
-        self._plain = b""
+        self._plain: list[bytes] = []
+        self._plain_bytes = 0
         self._objects = 0
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Objects completed by these bytes."""
-        self._buffer += data
-        lines = self._buffer.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._buffer = lines.pop()
-        if data.endswith(b"\r"):
-            # The LF of a CRLF pair may follow in the next chunk; an extra empty line is harmless.
-            self._buffer = b""
+        """Objects completed by these bytes. Raises AnswerTooLarge."""
+        self._total += len(data)
+        if self._total > MAX_ANSWER_BYTES:
+            raise AnswerTooLarge
+        self._buffer.append(data)
+        if b"\n" not in data and b"\r" not in data:
+            # A long line is joined once, when it is complete.
+            return
+        lines = b"".join(self._buffer).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        # After a CR at the end the LF of the pair may follow: an extra empty line is harmless.
+        self._buffer = [last] if (last := lines.pop()) else []
         for line in lines:
             yield from self._line(line)
 
     def end(self) -> Iterator[dict[str, Any]]:
         """Objects left when the body ends without a final newline, or a plain JSON body."""
-        last, self._buffer = self._buffer, b""
+        last, self._buffer = b"".join(self._buffer), []
         yield from self._line(last)
-        if self._objects == 0 and self._plain.strip():
+        plain = b"".join(self._plain)
+        if self._objects == 0 and plain.strip():
             try:
-                value = json.loads(self._plain)
-            except ValueError:
+                value = json.loads(plain)
+            except (ValueError, RecursionError):
                 return
             if isinstance(value, dict):
                 self.done = True
@@ -53,7 +68,7 @@ class StreamParser:
     @property
     def leftover(self) -> str:
         """Text that never became an object, for error messages."""
-        return (self._pending or self._plain.decode("utf-8", "replace")).strip()[:2000]
+        return (self._pending or b"".join(self._plain).decode("utf-8", "replace")).strip()[:4000]
 
     def _line(self, line: bytes) -> Iterator[dict[str, Any]]:
         if self.done or not line.strip():
@@ -64,8 +79,9 @@ class StreamParser:
                 self.done = True
                 return
             yield from self._data(text)
-        elif not line.startswith(_FIELDS) and len(self._plain) < _MAX_PLAIN_BYTES:
-            self._plain += line + b"\n"
+        elif not line.startswith(_FIELDS) and self._plain_bytes < _MAX_PLAIN_BYTES:
+            self._plain.append(line + b"\n")
+            self._plain_bytes += len(line)
 
     def _data(self, text: str) -> Iterator[dict[str, Any]]:
         for candidate in (text, f"{self._pending}\n{text}" if self._pending else ""):
@@ -73,8 +89,10 @@ class StreamParser:
                 continue
             try:
                 value = json.loads(candidate, strict=False)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
+            if candidate is text and self._pending.startswith("{"):
+                self.damaged = True
             self._pending = ""
             if isinstance(value, dict):
                 self._objects += 1
