@@ -6,11 +6,15 @@ Each command lives in ``app/commands`` and is imported when it is invoked, so th
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
+
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: (module below app.commands, attribute, one line for --help)
@@ -35,6 +39,17 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"..commands.{entry[0]}", package=f"{__package__}.cli")
         return getattr(module, entry[1])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], _COMMANDS, 1)
+            meant = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"There is no command '{args[0]}'.{meant}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -69,10 +84,23 @@ def cli(ctx: click.Context, debug: bool) -> None:
     ctx.obj = {"debug": debug}
 
 
+def _reader_left() -> NoReturn:
+    """The reader of our output went away (`whimbrel ... | head`); that is not an error to report."""
+    _silence_output()
+    sys.exit(0)
+
+
+def _silence_output() -> None:
+    # What is still buffered would fail once more when the interpreter flushes it at its end.
+    if sys.__stdout__ is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of the console script; turns every known error into one line and its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments[:1]
+    output = sys.stdout
     try:
         code = cli.main(args=arguments, prog_name="whimbrel", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -84,15 +112,23 @@ def main(arguments: list[str] | None = None) -> Any:
     except (click.Abort, KeyboardInterrupt):
         click.echo("whimbrel: cancelled", err=True)
         sys.exit(130)
+    except SystemExit:
+        # click itself turns a broken pipe into exit code 1; that it replaced the stream is the only sign.
+        if sys.stdout is not output:
+            _reader_left()
+        raise
     except BrokenPipeError:
-        # The reader of our output went away (`whimbrel ... | head`); that is not an error to report.
-        sys.stderr.close()
-        sys.exit(0)
+        _reader_left()
     except Exception as error:
-        from ..sandbox.base.errors import WhimbrelError
+        from ..sandbox.base.errors import ConfigError, WhimbrelError
 
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
+            _silence_output()
+            where = f" to {error.filename}" if error.filename else ""
+            click.echo(f"whimbrel: cannot write{where}: {error.strerror}", err=True)
+            sys.exit(ConfigError.exit_code)
         if isinstance(error, WhimbrelError):
             click.echo(f"whimbrel: {error.one_line()}", err=True)
             sys.exit(error.exit_code)

@@ -7,14 +7,17 @@ else bubblewrap. Where neither is there, the example (our own, trusted code) run
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 EXAMPLE = Path(__file__).resolve().parent / "orderdesk"
+PLACE = Path("demo-output")
+"""Below the current folder: the repaired copy and the result stay there, to be looked at."""
 WHIMBREL = [sys.executable, "-m", "whimbrel.app.cli"]
 
 
@@ -26,12 +29,12 @@ def git(*arguments: str, cwd: Path) -> None:
 
 def sandbox_argument() -> list[str]:
     """``--sandbox host`` only where no isolating sandbox can start here."""
-    doctor = subprocess.run([*WHIMBREL, "doctor"], stdout=subprocess.PIPE, text=True)
+    doctor = subprocess.run([*WHIMBREL, "doctor", "--json"], stdout=subprocess.PIPE, text=True)
     if doctor.returncode != 9:
         return []
-    print(f"No isolating sandbox here: {doctor.stdout.strip().splitlines()[-1]}")
+    print(json.loads(doctor.stdout)["verdict"])
     print("The example is our own code, so the demo goes on with --sandbox host (no isolation).")
-    print("For a real sandbox: apt-get install bubblewrap, or start Docker.\n")
+    print()
     return ["--sandbox", "host"]
 
 
@@ -39,18 +42,24 @@ def main() -> int:
     if shutil.which("git") is None:
         print("The demo needs git: apt-get install git", file=sys.stderr)
         return 10
-    with tempfile.TemporaryDirectory(prefix="whimbrel-demo-") as folder:
-        repository = Path(folder) / "orderdesk"
-        shutil.copytree(EXAMPLE, repository, ignore=shutil.ignore_patterns("__pycache__"))
-        git("init", "--quiet", "--initial-branch=main", cwd=repository)
-        git("add", "--all", cwd=repository)
-        git("commit", "--quiet", "--message=Order desk 1.4.0", cwd=repository)
-        command = [
-            *WHIMBREL, "fix-issue", "--repo", str(repository), "--issue", str(repository / "ISSUE.md"),
-            "--model", "embedded", "--output", "demo-output", *sandbox_argument(),
-        ]  # fmt: skip
-        print("$ whimbrel " + " ".join(command[3:]), flush=True)
-        return subprocess.run(command).returncode
+    repository = PLACE / EXAMPLE.name
+    shutil.rmtree(repository, ignore_errors=True)
+    shutil.copytree(EXAMPLE, repository, ignore=shutil.ignore_patterns("__pycache__"))
+    git("init", "--quiet", "--initial-branch=main", cwd=repository)
+    git("add", "--all", cwd=repository)
+    git("commit", "--quiet", "--message=Order desk 1.4.0", cwd=repository)
+    command = [
+        *WHIMBREL, "fix-issue", "--repo", str(repository), "--issue", str(repository / "ISSUE.md"),
+        "--model", "embedded", "--output", str(PLACE / "result"), *sandbox_argument(),
+    ]  # fmt: skip
+    print("$ whimbrel " + shlex.join(command[3:]), flush=True)
+    code = subprocess.run(command).returncode
+    if code == 0:
+        whimbrel = Path(sys.executable).parent / "whimbrel"
+        here = Path.cwd()
+        shown = whimbrel.relative_to(here) if whimbrel.is_relative_to(here) else whimbrel
+        print(f"\nNow try: {shown} apply --repo {repository}, and undo instead of apply to take it back.")
+    return code
 
 
 if __name__ == "__main__":

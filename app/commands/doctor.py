@@ -25,7 +25,11 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(to_json(diagnosis), indent=2))
     else:
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        colour = (
+            bool(sys.stdout and sys.stdout.isatty())
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
         width = min(110, max(60, shutil.get_terminal_size((100, 24)).columns))
         click.echo(render(diagnosis, colour=colour, width=width), color=colour)
     ctx.exit(diagnosis.exit_code)

@@ -72,7 +72,10 @@ def list_() -> None:
 @click.option("--layers", is_flag=True, help="Only project layers; keep base and stack images.")
 @click.option("--named", default="", metavar="PREFIX", help="Only images whose names start so.")
 def prune(layers: bool, named: str) -> None:
-    """Remove Whimbrel's images and the containers of dead runs; nothing else."""
+    """Remove Whimbrel's images, and containers of dead runs.
+
+    Nothing else is touched.
+    """
     containers, images = _run(_prune(layers, named))
     for name in containers:
         click.echo(f"container {name}")

@@ -48,7 +48,10 @@ def list_sessions(limit: int, repo: Path | None, as_json: bool) -> None:
 @click.argument("session_id", metavar="SESSION")
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new events until the session ends.")
 def show(session_id: str, follow: bool) -> None:
-    """The transcript of SESSION (its id, or a unique beginning of it) as Markdown."""
+    """The transcript of a session as Markdown.
+
+    SESSION is its id, or a unique beginning of it.
+    """
     store = _open()
     info = store.find(session_id)
     last = 0
@@ -83,7 +86,10 @@ def show(session_id: str, follow: bool) -> None:
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File instead of stdout."
 )
 def export(session_id: str, form: str, blobs: bool, output: Path | None) -> None:
-    """Write SESSION (its id, or a unique beginning of it) as JSON lines or Markdown."""
+    """Write a session as JSON lines or Markdown.
+
+    SESSION is its id, or a unique beginning of it.
+    """
     store = _open()
     info = store.find(session_id)
     if form == "jsonl":
@@ -93,9 +99,16 @@ def export(session_id: str, form: str, blobs: bool, output: Path | None) -> None
     if output is None:
         _write(blocks)
         return
+    from ...sandbox.base.errors import UsageError
     from ...sandbox.base.files import atomic_write
 
-    atomic_write(output, "".join(blocks).encode("utf-8", "backslashreplace"))
+    data = "".join(blocks).encode("utf-8", "backslashreplace")
+    try:
+        atomic_write(output, data)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write --output {output}: {error.strerror}", hint="give a file in a folder that exists"
+        ) from error
     click.echo(f"wrote {output}", err=True)
 
 
@@ -104,6 +117,8 @@ def _open() -> SessionStore:
 
 
 def _write(blocks: Iterable[str]) -> None:
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - closed before the start
+        return
     # Bytes, because a terminal's encoding must not decide whether a transcript can be shown.
     for block in blocks:
         sys.stdout.buffer.write(block.encode("utf-8", "backslashreplace"))

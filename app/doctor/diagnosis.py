@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...sandbox.base.errors import ConfigError, SandboxUnavailable
 from . import isolation, machine
-from .advice import install_line
+from .advice import install_line, package_manager
 from .finding import Finding, State
 from .probing import Probe, guarded
 
@@ -61,7 +61,7 @@ def conclude(findings: Sequence[Finding]) -> Diagnosis:
     # An image can be made on the first run when the daemon answers and debootstrap is there.
     buildable = docker and not image and "debootstrap" in usable
     if "git" not in usable:
-        verdict = f"The main job cannot run without git: `{install_line('git')}`."
+        verdict = f"The main job cannot run without git: {_quoted(install_line('git'))}."
         code = ConfigError.exit_code
     elif sandbox or buildable:
         chosen = sandbox or "docker"
@@ -77,6 +77,12 @@ def conclude(findings: Sequence[Finding]) -> Diagnosis:
     return Diagnosis(tuple(ordered), sandbox, verdict, code)
 
 
+def _quoted(line: str) -> str:
+    return f"`{line}`" if package_manager() else line
+
+
 def _get_one() -> str:
+    if package_manager() is None:
+        return "install bubblewrap or Docker with the system's package manager"
     ways = [f"`{line}`" for line in (install_line("bubblewrap"), install_line("docker")) if line]
     return f"get one with {' or '.join(ways)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ async def docker() -> list[Finding]:
             how = "sudo systemctl start docker"
         elif shutil.which("podman"):
             how = "systemctl --user start podman.socket"
+        if os.environ.get("DOCKER_HOST"):
+            how = "start the daemon that DOCKER_HOST names, or unset DOCKER_HOST"
         detail = f"no daemon: there is no socket at {socket}"
         return [Finding("sandbox", "Docker", State.MISSING, detail, _ISOLATION_COST, how)]
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -104,6 +105,7 @@ async def undo_last(path: Path) -> tuple[Path, str]:
 
 async def _git_apply(repository: Path, patch: bytes, *, reverse: bool) -> None:
     git = Git(None, repository)
+    modes = await _modes(git, repository, patch)
     arguments = ["apply", "--whitespace=nowarn", *(["--reverse"] if reverse else [])]
     # git checks every hunk of every file before it writes the first one.
     checked = await git.run(*arguments, "--check", "-", input=patch, check=False)
@@ -114,6 +116,21 @@ async def _git_apply(repository: Path, patch: bytes, *, reverse: bool) -> None:
             f"the patch cannot be {what}: {first}", hint="the tree has moved on; nothing was changed"
         )
     await git.run(*arguments, "-", input=patch)
+    for file, mode in modes.items():
+        # git writes a file anew and knows only its executable bit; the others (read-only, group) stay.
+        if file.is_file() and not file.is_symlink():
+            now = stat.S_IMODE(file.stat().st_mode)
+            if now != mode and bool(now & 0o111) == bool(mode & 0o111):
+                file.chmod(mode)
+
+
+async def _modes(git: Git, repository: Path, patch: bytes) -> dict[Path, int]:
+    """Permission bits of the existing regular files that a patch changes."""
+    listed = await git.run("apply", "--numstat", "-z", "-", input=patch, check=False)
+    files = [repository / field.split("\t", 2)[-1] for field in listed.fields()]
+    return {
+        file: stat.S_IMODE(file.stat().st_mode) for file in files if file.is_file() and not file.is_symlink()
+    }
 
 
 def _applied(repository: Path, folder: Path, patch: bytes) -> LastResult:

@@ -121,6 +121,8 @@ class LivingDoor:
         self._console = Console(highlight=False, stderr=False)
         self._status: Status | None = None
         self._phase = ""
+        self._details: list[tuple[str, str]] = []
+        """Lines of the phase that is going on, with their styles; they go below its finished line."""
         self._began = time.monotonic()
 
     def show(self, event: JobEvent) -> None:
@@ -135,18 +137,18 @@ class LivingDoor:
     def _show(self, event: JobEvent) -> None:
         if event.kind == "result":
             self._end_phase()
-            for line in summary_lines(event.data):
+            for line in summary_lines(event.data, width=self._console.width):
                 self._print(line, _style_of(line))
         elif event.kind == "phase":
             self._end_phase()
             self._phase, self._began = event.text, time.monotonic()
             self._status = self._console.status(self._living_line(""))
             self._status.start()
-        elif event.kind == "progress":
+        else:
+            if event.kind != "progress":
+                self._details.append((f"  {event.text}", "yellow" if event.kind == "warning" else "dim"))
             if self._status is not None:
                 self._status.update(self._living_line(event.text))
-        else:
-            self._print(f"  {event.text}", "yellow" if event.kind == "warning" else "dim")
 
     def _living_line(self, text: str) -> Text:
         """Phase and progress cut to what fits: a line that wraps would not be one line."""
@@ -166,6 +168,9 @@ class LivingDoor:
             self._status = None
             took = time.monotonic() - self._began
             self._print(f"* {self._phase} ({took:.1f} s)")
+        for text, style in self._details:
+            self._print(text, style)
+        self._details.clear()
 
     def close(self) -> None:
         if self._status is not None:

@@ -69,6 +69,7 @@ class FixJob:
                 reproduction = await reproduce(stage, wanted, self._tell, by_person=bool(stage.selection))
                 self._before(reproduction)
             if not reproduction.failing and not issue.text:
+                self._check_time("Work")
                 raise nothing_fails(reproduction)
             with self._phase("work", "Work"):
                 outcome = await self._work(stage, reproduction, issue, log)
@@ -121,6 +122,12 @@ class FixJob:
             result.status, result.exit_code, result.message = "fixed", 0, check.verdict.reason
             result.patch = check.patch.decode("utf-8", "surrogateescape")
             result.explanation = self.attempts.explanation or outcome.final_text
+            if check.left_out:
+                self.attempts.keep_diff(
+                    "left-out",
+                    check.left_out.decode("utf-8", "surrogateescape"),
+                    "changed besides the patch; the proof ran without it",
+                )
             if outcome.error is not None:
                 result.note(
                     f"the model's part ended early ({outcome.error.one_line()}); the patch is verified"
@@ -149,8 +156,15 @@ class FixJob:
         else:
             tried = self.attempts.search.get("candidates_tried")
             searched = f"the search tried {tried} small edits and none makes the failing tests pass"
+            reason = check.verdict.reason
+            if not check.files and self.attempts.explanation:
+                reason = (
+                    "the edit that helps lies in a file that no patch can hold (a content filter, Git LFS)"
+                )
+            elif not check.files and tried:
+                reason = searched
             error = NotFixed(
-                searched if tried and not check.files else check.verdict.reason,
+                reason,
                 hint="the best attempts are in the attempts folder" if self.attempts.diffs else "",
             )
             status = "denied" if outcome.denied and not check.files else "not_fixed"
@@ -242,13 +256,16 @@ class FixJob:
             self.result.note(text)
         self._listener(JobEvent(kind, text))
 
-    @contextmanager
-    def _phase(self, name: str, title: str) -> Generator[None]:
-        self._listener(JobEvent("phase", title, phase=name))
+    def _check_time(self, title: str) -> None:
         if time.monotonic() > self._deadline:
             raise BudgetExceeded(
                 f"the time of --max-time was used up before the phase '{title}'", hint="raise --max-time"
             )
+
+    @contextmanager
+    def _phase(self, name: str, title: str) -> Generator[None]:
+        self._listener(JobEvent("phase", title, phase=name))
+        self._check_time(title)
         begin = time.monotonic()
         try:
             yield

@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...sandbox.base.errors import NothingToFix, UsageError
+from ...sandbox.base.errors import EnvironmentBroken, NothingToFix, UsageError, WhimbrelError
 from ..repo.environment import diagnose
+from ..repo.testing.problems import RunProblem
 from ..repo.testing.report import Outcome, TestCase, TestReport
 from ..repo.testing.runner import TestRun
 from .stage import Stage
@@ -71,9 +72,22 @@ async def reproduce(
     return Reproduction(before, targets, files, tuple(flaky), tuple(wanted))
 
 
-def nothing_fails(found: Reproduction) -> NothingToFix:
-    """Why there is nothing to repair, in words that the baseline bears out."""
-    report = found.before.report
+def nothing_fails(found: Reproduction) -> WhimbrelError:
+    """Why there is nothing to repair, in words that the baseline bears out.
+
+    NothingToFix, or EnvironmentBroken where the run ended too early to show that.
+    """
+    run, report = found.before, found.before.report
+    # pytest ends with 5 where it finds no tests: 0 without a test is a conftest that left.
+    left = run.result.exit_code == 0 and run.equivalent.startswith("python -m pytest")
+    empty = run.problem is RunProblem.NO_TESTS and not left
+    if not report.complete or not (report.cases or empty):
+        why = " ".join((run.problem_detail or report.note or "the process ended early").split())
+        ran = f"after {len(report.cases)} tests" if report.cases else "before it ran a test"
+        return EnvironmentBroken(
+            f"the test run ended {ran}, so it shows neither a fault nor its absence: {why}",
+            hint=f"see what this does: {run.equivalent}" if run.equivalent else "",
+        )
     describe = "describe the problem with --issue"
     if not report.cases and not report.collection_errors:
         return NothingToFix(

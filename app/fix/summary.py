@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,8 +31,12 @@ _MAX_REASONS = 100
 _MAX_COMMAND = 120
 
 
-def summary_lines(result: Mapping[str, Any]) -> list[str]:
-    """Located lines, attempts, the diff, tests before and after, the verdict; in that order."""
+def summary_lines(result: Mapping[str, Any], *, width: int | None = None) -> list[str]:
+    """Located lines, attempts, the diff, tests before and after, the verdict; in that order.
+
+    ``width`` is that of a terminal: prose is wrapped to it, places are cut to it; commands,
+    paths and the diff stay whole, to be copied.
+    """
     lines: list[str] = [""]
     located = result.get("located") or []
     if located:
@@ -39,14 +44,15 @@ def summary_lines(result: Mapping[str, Any]) -> list[str]:
         for place in located[:5]:
             where = f"{place.get('path')}:{place.get('line')}"
             reasons = _shortened("; ".join(place.get("reasons") or []), _MAX_REASONS)
-            lines.append(f"  {where:<36} {place.get('function') or '(module)'}  {reasons}".rstrip())
+            line = f"  {where:<36} {place.get('function') or '(module)'}  {reasons}".rstrip()
+            lines.append(_shortened(line, width or len(line)))
     attempts = result.get("attempts") or []
     if attempts:
         lines.append("Attempts")
         for attempt in attempts[:8]:
             lines.append(f"  {attempt.get('name', '')}: {attempt.get('summary', '')}")
     if result.get("explanation"):
-        lines += ["What was wrong", f"  {result['explanation']}"]
+        lines += ["What was wrong", *_prose(str(result["explanation"]), width)]
     patch = str(result.get("patch") or "")
     if patch:
         shown = patch.splitlines()
@@ -67,7 +73,7 @@ def summary_lines(result: Mapping[str, Any]) -> list[str]:
         lines.append("  !! the patch changes test files: " + ", ".join(result["test_files_changed"]))
     if result.get("notes"):
         lines.append("Notes")
-        lines += [f"  {note}" for note in result["notes"]]
+        lines += [line for note in result["notes"] for line in _prose(str(note), width)]
     status = str(result.get("status"))
     headline = _HEADLINES.get(status, status.replace("_", " ").upper())
     sandbox = result.get("sandbox") or {}
@@ -75,7 +81,7 @@ def summary_lines(result: Mapping[str, Any]) -> list[str]:
     lines.append(f"Result  {headline}{where}")
     if result.get("message"):
         hint = f" ({result['hint']})" if result.get("hint") else ""
-        lines.append(f"  {result['message']}{hint}")
+        lines += _prose(f"{result['message']}{hint}", width)
     if result.get("output"):
         lines.append(f"  details: {result['output']}/result.json")
     if status == "fixed":
@@ -93,6 +99,18 @@ def _next_step(result: Mapping[str, Any]) -> list[str]:
         f"  patch: {result['output']}/patch.diff",
         f"  your files are unchanged; to apply the patch: whimbrel apply --repo {repository}",
     ]
+
+
+def _prose(text: str, width: int | None) -> list[str]:
+    lines = text.splitlines() or [""]
+    if width:
+        room = max(20, width - 2)
+        lines = [
+            piece
+            for line in lines
+            for piece in textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""]
+        ]
+    return [f"  {line}" for line in lines]
 
 
 def _shortened(text: str, room: int) -> str:

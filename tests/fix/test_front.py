@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,3 +159,58 @@ def test_a_later_run_without_a_patch_does_not_hide_the_last_verified_one(
     )
     assert applied.returncode == 0, applied.stderr
     assert (buggy.root / "tally.py").read_text() == TALLY.replace("<", ">")
+
+
+@pytest.mark.parametrize("ending", ["import sys\nsys.exit(0)\n", "import os\nos._exit(3)\n"])
+def test_a_suite_that_ends_before_its_tests_is_not_a_green_one(buggy: Repo, fix: Fix, ending: str):
+    buggy.write(**{"conftest.py": ending, "pytest.ini": "[pytest]\n"}).commit()
+    ran = fix(buggy)
+    assert (ran.code, ran.result["status"]) == (11, "environment_broken"), ran.out
+    assert "before it ran a test" in ran.result["message"]
+
+
+def test_a_suite_that_was_cut_by_the_time_limit_is_not_a_green_one(repo: Repo, fix: Fix):
+    slow = "import time, unittest\n\n\nclass S(unittest.TestCase):\n" + "".join(
+        f"    def test_{number:02}(self):\n        time.sleep(1)\n" for number in range(20)
+    )
+    ran = fix(repo.write(**{"test_slow.py": slow}).commit(), "--max-time", "5s")
+    assert (ran.code, ran.result["status"]) == (6, "budget"), ran.out
+
+
+def test_the_demo_leaves_a_copy_that_its_last_line_can_apply_to(tmp_path: Path, home: dict[str, str]):
+    demo = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
+    path = tmp_path / "bin"
+    path.mkdir()
+    for name in ("git", "sh", "rm"):
+        (path / name).symlink_to(shutil.which(name) or "")
+    (path / "python3").symlink_to(os.path.realpath(sys.executable))
+    # A machine without any isolating sandbox: the demo says so in a whole sentence and goes on.
+    places = {**home, "PATH": str(path), "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    done = subprocess.run([sys.executable, demo], cwd=tmp_path, env=places, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("No isolating sandbox works here: ") and first.endswith("--sandbox host.")
+    last = done.stdout.splitlines()[-1]
+    repository = last.partition("--repo ")[2].partition(",")[0]
+    applied = subprocess.run(
+        [*WHIMBREL, "apply", "--repo", repository], cwd=tmp_path, env=places, capture_output=True, text=True
+    )
+    assert applied.returncode == 0, applied.stderr
+
+
+def test_apply_and_undo_keep_a_files_permissions(buggy: Repo, fix: Fix, home: dict[str, str]):
+    (buggy.root / "tally.py").chmod(0o440)
+    assert fix(buggy, "--apply").result["applied"] is True
+    assert (buggy.root / "tally.py").stat().st_mode & 0o777 == 0o440
+    undo = [*WHIMBREL, "undo", "--repo", str(buggy.root)]
+    assert subprocess.run(undo, env=home, capture_output=True).returncode == 0
+    assert (buggy.root / "tally.py").read_text() == TALLY
+    assert (buggy.root / "tally.py").stat().st_mode & 0o777 == 0o440
+
+
+def test_a_fix_that_no_patch_can_hold_is_told_as_such(buggy: Repo, fix: Fix):
+    buggy.write(**{".gitattributes": "tally.py filter=odd\n"}).commit()
+    buggy.git("config", "filter.odd.clean", "false")
+    ran = fix(buggy)
+    assert (ran.code, ran.result["status"]) == (4, "not_fixed"), ran.out
+    assert "no patch can hold" in ran.result["message"]

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from ....sandbox.base.errors import EnvironmentBroken
+from ...paths import cache_dir
 
 MAX_COPY_BYTES: Final = 4 << 30
 
 
 def cache_directory() -> Path:
     """Whimbrel's cache directory of the calling user."""
-    from platformdirs import user_cache_path
-
-    return user_cache_path("whimbrel", appauthor=False)
+    return cache_dir()
 
 
 def first_unreadable(source: Path, owner: tuple[int, int]) -> Path | None:

@@ -1,0 +1,45 @@
+"""The command where its output cannot go anywhere, and where a name is mistyped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WHIMBREL = [sys.executable, "-m", "whimbrel.app.cli"]
+
+
+def _run(script: str, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "HOME": str(home), "WHIMBREL_STATE_DIR": str(home / "state")}
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {script}", "sh", *WHIMBREL],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", ["--help", "doctor", "fix-issue --help"])
+def test_a_full_output_is_one_line_and_exit_code_10(tmp_path: Path, arguments: str):
+    done = _run(f'"$@" {arguments} >/dev/full', tmp_path)
+    assert done.returncode == 10
+    assert done.stderr.strip() == "whimbrel: cannot write: No space left on device"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "doctor", "session list", "--version"])
+def test_a_closed_output_is_no_fault_of_the_command(tmp_path: Path, arguments: str):
+    done = _run(f'"$@" {arguments} >&-', tmp_path)
+    assert "error" not in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert done.returncode in (0, 9)
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
+    # The reader is gone before the first byte: the output waits for it.
+    done = _run('(sleep 1; "$@" fix-issue --help) | true', tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_mistyped_command_is_guessed(tmp_path: Path):
+    done = _run('"$@" fix-isue', tmp_path)
+    assert done.returncode == 2 and "Did you mean 'fix-issue'?" in done.stderr
