@@ -61,7 +61,7 @@ def conclude(findings: Sequence[Finding]) -> Diagnosis:
     # An image can be made on the first run when the daemon answers and debootstrap is there.
     buildable = docker and not image and "debootstrap" in usable
     if "git" not in usable:
-        verdict = f"The main job cannot run without git: {_quoted(install_line('git'))}."
+        verdict = f"The main job cannot run without git 2.31 or newer: {_quoted(install_line('git'))}."
         code = ConfigError.exit_code
     elif sandbox or buildable:
         chosen = sandbox or "docker"

@@ -10,6 +10,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from ...sandbox.base.git import OLDEST_GIT, git_version
 from .advice import install_line
 from .finding import Finding, State
 from .probing import first_line, version_in
@@ -43,6 +44,12 @@ async def git() -> list[Finding]:
     if line is None:
         cost = "nothing can be done with a repository"
         return [Finding("needed", "git", State.MISSING, "not installed", cost, install_line("git"))]
+    version = git_version(shutil.which("git") or "git")
+    if version is not None and version < OLDEST_GIT:
+        wanted = ".".join(map(str, OLDEST_GIT))
+        detail = f"{version_in(line)} is too old: {wanted} or newer is needed"
+        cost = "an older git cannot be kept from running what a repository configures"
+        return [Finding("needed", "git", State.MISSING, detail, cost, install_line("git"))]
     return [Finding("needed", "git", State.OK, version_in(line))]
 
 

@@ -16,7 +16,8 @@ from .doors import JobDoor
 from .events import JobEvent
 from .job import FixJob
 from .options import FixOptions
-from .output import prepare_output, write_result
+from .output import discard_output, prepare_output, write_result
+from .result import FixResult
 from .rundir import RunDirectory, new_run_id
 
 
@@ -87,7 +88,6 @@ async def _finish(job: FixJob, *, use_wanted: bool) -> None:
     output = _write(job, use_wanted=use_wanted)
     if output is None:
         result.output = ""
-        result.exit_code = result.exit_code or ConfigError.exit_code
         return
     if options.apply and result.status == "fixed":
         try:
@@ -111,16 +111,27 @@ def _write(job: FixJob, *, use_wanted: bool) -> Path | None:
     for place in places:
         try:
             output = place()
+        except ConfigError as error:
+            _missed(result, error)
+            continue
+        try:
             result.output = str(output)
             write_result(result, output, job.attempts.diffs)
-            if result.repository:
+        except ConfigError as error:
+            discard_output(output)
+            _missed(result, error)
+            continue
+        if result.repository:
+            try:
                 remember_result(Path(result.repository), output, verified=result.status == "fixed")
-            return output
-        except (ConfigError, OSError) as error:
-            # The run's own outcome matters more than where it could be written; both are told.
-            result.note(
-                error.one_line()
-                if isinstance(error, ConfigError)
-                else f"the result was not recorded: {error.strerror or error}"
-            )
+            except (ConfigError, OSError) as error:
+                result.note(f"`whimbrel apply` will not find this result by itself: {error}")
+        return output
     return None
+
+
+def _missed(result: FixResult, error: ConfigError) -> None:
+    # The run's own outcome matters more than where it could be written, and both are told. But a
+    # caller that finds nothing where it asked for the result must not see a plain success.
+    result.note(error.one_line())
+    result.exit_code = result.exit_code or ConfigError.exit_code

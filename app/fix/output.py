@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,13 @@ def write_result(result: FixResult, folder: Path, attempts: dict[str, str]) -> N
         atomic_write(folder / "result.json", (text + "\n").encode("utf-8"))
     except OSError as error:
         raise _unwritable(folder, error) from error
+
+
+def discard_output(folder: Path) -> None:
+    """Takes back what ``prepare_output`` and a failed ``write_result`` left: half a result is none."""
+    for name in ("result.json", "patch.diff"):
+        with contextlib.suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _is_ours(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -40,6 +41,10 @@ _CONFIG: Mapping[str, str] = {
     "safe.directory": "*",
     "submodule.recurse": "false",
 }
+OLDEST_GIT = (2, 31)
+"""The first version that reads configuration from its environment; an older one would quietly run
+what a repository configures."""
+_VERSION = re.compile(rb"git version (\d+)\.(\d+)")
 _URL_SECRET = re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@'\"]*@")
 _QUERY_SECRET = re.compile(
     r"([?&](?:access_token|token|password|private_token|key)=)[^&\s'\"]+", re.IGNORECASE
@@ -169,6 +174,28 @@ class Git:
             raise
 
 
+@functools.cache
+def git_version(program: str) -> tuple[int, int] | None:
+    """Major and minor version of a git program; None when it does not tell."""
+    try:
+        said = subprocess.run([program, "--version"], env=base_environment(), capture_output=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(said.stdout)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def refuse_old_git(program: str) -> None:
+    """Raises RepositoryError for a git that is older than ``OLDEST_GIT``."""
+    version = git_version(program)
+    if version is not None and version < OLDEST_GIT:
+        raise RepositoryError(
+            f"{program} has version {version[0]}.{version[1]}; it cannot be kept from running what a "
+            f"repository configures (hooks, filters), which {OLDEST_GIT[0]}.{OLDEST_GIT[1]} and later can",
+            hint="install a newer git and put it first on PATH",
+        )
+
+
 class _Invocation:
     """One git process, startable from a worker thread and killable from outside it."""
 
@@ -193,6 +220,7 @@ class _Invocation:
                 "git was not found on PATH, and nothing can be done with a repository without it",
                 hint="install git, for instance: apt-get install git",
             )
+        refuse_old_git(program)
         try:
             cwd_usable = self._cwd.is_dir()
         except OSError as error:

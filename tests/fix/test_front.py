@@ -214,3 +214,26 @@ def test_a_fix_that_no_patch_can_hold_is_told_as_such(buggy: Repo, fix: Fix):
     ran = fix(buggy)
     assert (ran.code, ran.result["status"]) == (4, "not_fixed"), ran.out
     assert "no patch can hold" in ran.result["message"]
+
+
+def test_a_python_that_is_none_is_the_persons_mistake(buggy: Repo, tmp_path: Path, fix: Fix):
+    (tmp_path / "python").write_text("#!/bin/sh\necho hello\n")
+    (tmp_path / "python").chmod(0o755)
+    ran = fix(buggy, "--python", str(tmp_path / "python"))
+    assert (ran.code, ran.result["status"]) == (2, "usage"), ran.out
+    assert "does not answer like a Python interpreter" in ran.result["message"]
+
+
+def test_an_output_that_filled_up_during_the_run_is_told_and_the_patch_is_kept(
+    buggy: Repo, tmp_path: Path, home: dict[str, str]
+):
+    output = tmp_path / "out"
+    # A disk that fills up is played by a test that makes the folder a file's: real errors, no mount needed.
+    spoil = f"import pathlib, shutil, unittest\n\n\nclass S(unittest.TestCase):\n    def test_spoil(self):\n        place = pathlib.Path({str(output)!r})\n        if place.is_dir():\n            shutil.rmtree(place)\n            place.write_text('')\n"
+    buggy.write(**{"test_spoil.py": spoil}).commit()
+    command = [*WHIMBREL, "fix-issue", "--repo", str(buggy.root), "--sandbox", "host", "--json"]
+    done = subprocess.run([*command, "--output", str(output)], env=home, capture_output=True, text=True)
+    result = json.loads(done.stdout.splitlines()[-1])["data"]
+    assert (done.returncode, result["exit_code"], result["status"]) == (10, 10, "fixed"), done.stdout
+    assert any(str(output) in note for note in result["notes"])
+    assert (Path(result["output"]) / "patch.diff").read_text() == result["patch"]

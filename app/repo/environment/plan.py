@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ....sandbox.base.errors import EnvironmentBroken, SandboxUnavailable
+from ....sandbox.base.errors import EnvironmentBroken, SandboxUnavailable, UsageError
 from ....sandbox.protocol import Mount
 from ....sandbox.select import workspace_owner
 from . import build
@@ -90,7 +90,7 @@ async def plan_environment(
         which ``at(workdir)`` replaces for other places.
 
     Raises:
-        UsageError: ``python`` names nothing.
+        UsageError: ``python`` names nothing, or nothing that can run the tests.
         EnvironmentBroken: there is nothing to run the tests with; what is missing is named.
         SandboxUnavailable: a trusted recipe's image cannot be built.
     """
@@ -152,6 +152,12 @@ async def _from_this_machine(
         raise EnvironmentBroken(
             f"no Python here can run the project's tests: {'; '.join(lacking[:3])}",
             hint="install the project's test dependencies in .venv, or give --python",
+        )
+    if asked.python is not None:
+        why = "; ".join(notes[len(project.notes) :]) or "it is no usable interpreter"
+        raise UsageError(
+            f"--python {asked.python} cannot run the project's tests: {why}",
+            hint="give the path of Python 3.8 or later, or of a virtual environment made with it",
         )
     raise no_interpreter(notes)
 

@@ -128,3 +128,19 @@ def test_a_directory_that_is_gone_is_a_clear_error(tmp_path: Path) -> None:
         Git(None, tmp_path / "gone").run_sync("status")
     with pytest.raises(RepositoryError, match="git status failed: fatal: not a git repository"):
         Git(None, tmp_path).run_sync("status")
+
+
+def test_a_git_that_cannot_be_kept_from_running_a_repositorys_code_is_refused(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    old = tmp_path / "old"
+    old.mkdir()
+    ran = tmp_path / "ran"
+    (old / "git").write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "git version 2.25.1" && exit\ntouch {ran}\n'
+    )
+    (old / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{old}:{os.environ['PATH']}")
+    with pytest.raises(RepositoryError, match=r"has version 2\.25"):
+        Git(None, repository).run_sync("status")
+    assert not ran.exists()
