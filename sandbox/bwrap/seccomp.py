@@ -29,12 +29,12 @@ _ERRNO = 0x00050000
 _CLONE_NEW = 0x7E020000  # mount, cgroup, uts, ipc, user, pid and network namespaces
 _CLONE_NEWTIME = 0x80  # means something else in clone(2), where it lies in the exit-signal byte
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
+SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 
 _AUDIT_ARCH: Mapping[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 # name -> (x86_64, aarch64); None where the architecture has no such call.
-_REFUSED: Mapping[str, tuple[int | None, int | None]] = {
+REFUSED_CALLS: Mapping[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
     "bpf": (321, 280),
@@ -78,7 +78,7 @@ _REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 # Answered as if the kernel were too old, so that programs use the calls they used before.
-_ABSENT: Mapping[str, tuple[int, int]] = {
+ABSENT_CALLS: Mapping[str, tuple[int, int]] = {
     "clone3": (435, 435),  # its flags lie in memory, out of a filter's sight
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -125,11 +125,11 @@ def filter_program(machine: str | None = None) -> bytes | None:
     ]
     if machine == "x86_64":  # the x32 ABI: same architecture word, numbers from 0x40000000
         program += [_step(_AT_LEAST, 0x40000000, 0, 1), _fail(errno.ENOSYS)]
-    for numbers in _REFUSED.values():
+    for numbers in REFUSED_CALLS.values():
         number = numbers[column]
         if number is not None:
             program += _when_call(number, [_fail(errno.EPERM)])
-    for pair in _ABSENT.values():
+    for pair in ABSENT_CALLS.values():
         program += _when_call(pair[column], [_fail(errno.ENOSYS)])
     for call, mask in ((_CLONE, _CLONE_NEW), (_UNSHARE, _CLONE_NEW | _CLONE_NEWTIME)):
         body = [_argument(0), _step(_ANY_BIT, mask, 0, 1), _fail(errno.EPERM), allow]
@@ -143,7 +143,7 @@ def filter_program(machine: str | None = None) -> bytes | None:
     body = [_argument(1), _step(_EQUAL, 1, 0, 1), _fail(errno.EPERM), allow]
     program += _when_call(_PTRACE[column], body)
     body = [_argument(0)]
-    for family in _FAMILIES:
+    for family in SOCKET_FAMILIES:
         body += [_step(_EQUAL, family, 0, 1), allow]
     program += _when_call(_SOCKET[column], [*body, _fail(errno.EAFNOSUPPORT)])
     program.append(allow)

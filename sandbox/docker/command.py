@@ -205,6 +205,9 @@ class DockerCommand:
                 if not state.running and not stream.ended.is_set():
                     # Its shell is gone (killed from inside) but something still holds the pipe.
                     await self._container.end(self._mark)
+                elif state.running:
+                    # A container that was paused answers as if all were well, for ever.
+                    await self._container.require_alive()
         finally:
             ended.cancel()
             wanted.cancel()
@@ -214,7 +217,7 @@ class DockerCommand:
         if not await self._container.end(self._mark):
             await self._container.restart()
             notes.append(
-                "its processes could not be ended from inside (process limit); "
+                "its processes could not be ended from inside; "
                 "the sandbox was restarted and its temporary files are gone"
             )
         try:

@@ -16,6 +16,7 @@ from ..base.identity import sandbox_identity
 from ..daemon import Daemon, known_sockets
 from ..images.info import ImageInfo
 from ..protocol import Mount, NetworkPolicy, SandboxSpec
+from .filter import filter_options
 from .scripts import FOLDER, KEEPER
 
 SCRIPTS_DIR = "scripts"
@@ -154,6 +155,7 @@ def container_config(
     ours = [Mount(spec.state_dir / SCRIPTS_DIR, FOLDER)]
     ours += [Mount(cover(spec, place), place) for place in opened]
     security = ["no-new-privileges:true"]
+    security += filter_options(daemon)[0]
     if daemon.labelled:
         security.append("label=disable")
     api = daemon.api

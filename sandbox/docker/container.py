@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import secrets
+import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +22,8 @@ from .stream import ExecStream
 
 _NAME_TRIES = 5
 _READY_TRIES = 60
+_END_PATIENCE_S = 20.0
+_KILL_PATIENCE_S = 5.0
 _NO_PROGRAM = re.compile(r"no such file|not found|exec format|permission denied", re.IGNORECASE)
 
 
@@ -192,11 +197,30 @@ class Container:
     async def end(self, mark: str) -> bool:
         """Ends all processes of the command with that mark; False when some are left."""
         try:
-            code, _ = await self.call("end", [mark], timeout_s=20)
-        except SandboxDied:
-            await self.require_alive()
+            async with asyncio.timeout(_END_PATIENCE_S):
+                code, _ = await self.call("end", [mark], timeout_s=_END_PATIENCE_S)
+        except (TimeoutError, SandboxDied):
+            # A command that stops everything it can (SIGSTOP) also stops what the daemon sends in,
+            # and the daemon then answers nothing about this container any more.
+            if not await asyncio.to_thread(self._kill_from_outside):
+                await self.require_alive()
             return False
         return code == 0
+
+    def _kill_from_outside(self) -> bool:
+        """Ends all commands through this machine's own process table; False when none can be seen."""
+        seen = False
+        deadline = time.monotonic() + _KILL_PATIENCE_S
+        while time.monotonic() < deadline:
+            pids = [pid for pid in pids_of(self.id) if _belongs_to(pid, self.identity.uid)]
+            if not pids:
+                return seen
+            seen = True
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+        return seen
 
     async def restart(self) -> None:
         """Ends every process inside by restarting the container; temporary files go, the workspace stays."""
@@ -280,6 +304,8 @@ class Container:
         except SandboxUnavailable as error:
             return error.message, ""
         status = f"{state.get('Status', 'unknown')}, exit code {state.get('ExitCode', '?')}"
+        if state.get("Paused"):
+            status = "it was paused from outside"
         if state.get("OOMKilled"):
             status += ", killed at the memory limit"
         if state.get("Error"):
@@ -309,6 +335,16 @@ async def _create(daemon: Daemon, run_id: str, config: Mapping[str, Any]) -> tup
     raise SandboxUnavailable(
         f"no free container name after {_NAME_TRIES} tries: {explain(last or Exception())}"
     )
+
+
+def _belongs_to(pid: int, uid: int) -> bool:
+    try:
+        details = Path(f"/proc/{pid}").stat()
+        # One that is ended already but not yet collected cannot be ended again.
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return False
+    return details.st_uid == uid and state not in (b"Z", b"X")
 
 
 def pids_of(container_id: str) -> list[int]:

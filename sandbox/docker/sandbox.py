@@ -21,6 +21,7 @@ from .command import DockerCommand
 from .config import SCRIPTS_DIR, Identity, check_mounts, container_config, container_environment, identity_for
 from .container import Container, pids_of
 from .files import SandboxFiles
+from .filter import filter_options
 from .scripts import write_scripts
 
 _OPENING_TRIES = 4
@@ -87,7 +88,12 @@ class DockerSandbox:
         self._daemon, self._image, self._container = daemon, image, container
         self._environment = container_environment(self._spec, image)
         self._files = SandboxFiles(container, self._spec.workspace, self._spec.workdir)
-        self._warnings = (*identity.warnings, *daemon.missing_limits(), *self._network_warning())
+        self._warnings = (
+            *identity.warnings,
+            *filter_options(daemon)[1],
+            *daemon.missing_limits(),
+            *self._network_warning(),
+        )
         await self._watch_disk(container)
 
     async def run(

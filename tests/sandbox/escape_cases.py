@@ -6,6 +6,8 @@ A script may use python3 and git, and these variables, which the test must set:
 - ``SECRET_FILE``: a host file outside workspace and mounts, holding ``SECRET_TEXT``
 - ``HOST_PORT``: a port on which a host process listens on 127.0.0.1 and all other addresses
 - ``HOST_PID``: the pid of a host process of the test, whose command line holds ``HOST_MARK``
+- ``HOST_SHM``: the id of a System V shared memory segment of the host; one of POSIX is named ``HOST_MARK``,
+  and so is an abstract UNIX socket on which a host process listens
 - ``HOST_ADDRESSES``: space-separated addresses of the host's own interfaces
 
 Every script prints ``contained`` when it could not do what it tried, and ``ESCAPED ...`` when it could.
@@ -13,9 +15,31 @@ Every script prints ``contained`` when it could not do what it tried, and ``ESCA
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 SECRET_TEXT = "the-host-must-keep-this"
+
+
+@contextlib.contextmanager
+def host_objects(mark: str) -> Iterator[dict[str, str]]:
+    """Shared memory and an abstract socket of the host, named ``mark``; yields the variables for them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    segment = libc.shmget(0, 4096, 0o1000 | 0o666)
+    posix = Path("/dev/shm") / mark
+    posix.write_bytes(b"shared")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0" + mark)
+        listener.listen()
+        try:
+            yield {"HOST_SHM": str(segment), "HOST_MARK": mark}
+        finally:
+            libc.shmctl(segment, 0, None)
+            posix.unlink()
 
 
 @dataclass(frozen=True)
@@ -111,6 +135,54 @@ print("ESCAPED by " + ", ".join(gained) if gained else "contained")
 """
 
 
+_FAMILIES = """
+import os, socket
+reached = []
+try:
+    socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
+    reached.append("vsock")
+except OSError:
+    pass
+try:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect("\\0" + os.environ["HOST_MARK"])
+    reached.append("an abstract socket of the host")
+except OSError:
+    pass
+for family in (17, 38, 29):
+    try:
+        socket.socket(family, socket.SOCK_RAW if family == 17 else socket.SOCK_SEQPACKET).close()
+        reached.append(f"family {family}")
+    except OSError:
+        pass
+print("ESCAPED to " + ", ".join(reached) if reached else "contained")
+"""
+
+_CALLS = """
+import ctypes, platform
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = platform.machine() == "x86_64"
+numbers = {
+    "io_uring": 425, "bpf": 321 if x86 else 280, "userfaultfd": 323 if x86 else 282,
+    "perf_event_open": 298 if x86 else 241, "keyctl": 250 if x86 else 219, "fsopen": 430,
+}
+space = ctypes.create_string_buffer(256)
+arguments = {
+    "io_uring": (8, space), "bpf": (0, space, 128), "userfaultfd": (1,),
+    "perf_event_open": (space, 0, -1, -1, 0), "keyctl": (0, -3, 1), "fsopen": (b"tmpfs", 0),
+}
+refused = (1, 13, 38)  # EPERM, EACCES, ENOSYS: anything else says that the call was looked at
+used = []
+for name, number in numbers.items():
+    if libc.syscall(number, *arguments[name]) != -1 or ctypes.get_errno() not in refused:
+        used.append(name)
+for flags in (0x10000000, 0x00020000, 0x40000000):
+    if libc.unshare(flags) == 0:
+        used.append(f"unshare({flags:#x})")
+print("ESCAPED by " + ", ".join(used) if used else "contained")
+"""
+
+
 def _python(text: str) -> str:
     return f"python3 - <<'SCRIPT'\n{text}\nSCRIPT\n"
 
@@ -159,7 +231,12 @@ ATTEMPTS = (
     ),
     EscapeCase(
         "read the kernel's memory",
-        '[ "$(head -c 64 /proc/kcore 2>/dev/null | wc -c)" -gt 0 ] && echo ESCAPED; echo contained',
+        # Root of the machine gets bytes, and addresses that are not zero (an ordinary user gets those
+        # too where the kernel is set up so openly that they are no secret: perf_event_paranoid 1 or less).
+        "for place in /proc/kcore /dev/mem /dev/kmem /dev/port /proc/kmsg /dev/kmsg; do "
+        '[ "$(timeout 2 head -c 64 "$place" 2>/dev/null | wc -c)" -gt 0 ] && echo "ESCAPED to $place"; done; '
+        'if [ "$(cat /proc/sys/kernel/perf_event_paranoid 2>/dev/null || echo 2)" -gt 1 ]; then '
+        "grep -qv '^0000000000000000 ' /proc/kallsyms 2>/dev/null && echo ESCAPED to addresses; fi; echo contained",
     ),
     EscapeCase(
         "trigger the kernel's magic keys or change its settings",
@@ -169,7 +246,25 @@ ATTEMPTS = (
     ),
     EscapeCase(
         "take part in the host's shared memory segments",
-        '[ "$(tail -n +2 /proc/sysvipc/shm | wc -l)" -gt 0 ] && echo ESCAPED; echo contained',
+        # The test makes HOST_SHM (System V) outside; without a namespace of its own a command sees it.
+        'tail -n +2 /proc/sysvipc/shm | grep -q "^ *[0-9]* *$HOST_SHM " && echo ESCAPED; '
+        '[ -e "/dev/shm/$HOST_MARK" ] && echo ESCAPED to POSIX shared memory; echo contained',
+    ),
+    EscapeCase("use sockets that no namespace holds, or the host's abstract ones", _python(_FAMILIES)),
+    EscapeCase("use system calls with a record of kernel bugs", _python(_CALLS)),
+    EscapeCase(
+        "change its own control groups",
+        "find /sys/fs/cgroup -type f -writable 2>/dev/null | head -n 1 | grep . && echo ESCAPED; "
+        "for group in /sys/fs/cgroup /sys/fs/cgroup/*; do "
+        '(echo "|/tmp/owned" > "$group/release_agent") 2>/dev/null && echo ESCAPED; '
+        'mkdir "$group/whimbrel-was-here" 2>/dev/null && { rmdir "$group/whimbrel-was-here"; echo ESCAPED; }; '
+        "done; echo contained",
+    ),
+    EscapeCase(
+        "make device nodes or set-uid programs that work",
+        "mknod disk b 254 0 2>/dev/null && head -c 1 disk 2>/dev/null | grep -q . && echo ESCAPED; rm -f disk; "
+        'cp "$(command -v id)" elevated && chmod 4755 elevated && ./elevated -u | grep -qx 0 && echo ESCAPED; '
+        "rm -f elevated; echo contained",
     ),
     EscapeCase(
         "find the caller's keys in its environment",

@@ -319,13 +319,16 @@ def host(tmp_path: Path, victim: Victim) -> Iterator[dict[str, str]]:
     secret = tmp_path / "secret"
     secret.write_text(escape_cases.SECRET_TEXT)
     secret.chmod(0o644)
-    with socket.create_server(("0.0.0.0", 0)) as server:
+    with (
+        socket.create_server(("0.0.0.0", 0)) as server,
+        escape_cases.host_objects(VICTIM_MARK) as objects,
+    ):
         _, _, addresses = socket.gethostbyname_ex(socket.gethostname())
         yield {
             "SECRET_FILE": str(secret),
             "HOST_PORT": str(server.getsockname()[1]),
             "HOST_PID": str(victim.pid),
-            "HOST_MARK": VICTIM_MARK,
+            **objects,
             "HOST_ADDRESSES": " ".join(addresses),
         }
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from whimbrel.sandbox.base.errors import SandboxDied
 from whimbrel.sandbox.protocol import SandboxLimits
 
 from ..escape_cases import (
@@ -24,8 +25,9 @@ from ..escape_cases import (
     SECRET_TEXT,
     TEN_THOUSAND_FILES,
     EscapeCase,
+    host_objects,
 )
-from .conftest import Box, MakeBox
+from .conftest import Box, MakeBox, docker
 
 pytestmark = pytest.mark.docker
 
@@ -40,13 +42,14 @@ def host(tmp_path: Path) -> Iterator[dict[str, str]]:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", mark])
     listener = socket.create_server(("0.0.0.0", 0))
     listed = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=True).stdout.split()
-    yield {
-        "SECRET_FILE": str(secret),
-        "HOST_PORT": str(listener.getsockname()[1]),
-        "HOST_PID": str(process.pid),
-        "HOST_MARK": mark,
-        "HOST_ADDRESSES": " ".join(address for address in listed if ":" not in address),
-    }
+    with host_objects(mark) as objects:
+        yield {
+            "SECRET_FILE": str(secret),
+            "HOST_PORT": str(listener.getsockname()[1]),
+            "HOST_PID": str(process.pid),
+            **objects,
+            "HOST_ADDRESSES": " ".join(address for address in listed if ":" not in address),
+        }
     listener.close()
     process.kill()
     process.wait()
@@ -133,3 +136,21 @@ async def test_git_configuration_does_not_outlive_the_sandbox(
     assert (home / ".gitconfig").read_text() == "[user]\n\tname = Somebody\n"
     second = await make_box()
     assert (await second.sh("git config --global --list")).exit_code != 0
+
+
+async def test_a_command_that_stops_everything_it_can_is_ended_all_the_same(box: Box) -> None:
+    # What the daemon sends in is stopped before it becomes ours, and the daemon hangs with it.
+    result = await box.sh(
+        "(setsid sh -c 'while :; do kill -STOP -1 2>/dev/null; done' &) ; sleep 100", timeout_s=1
+    )
+    assert result.timed_out
+    assert "the sandbox was restarted" in result.note
+    assert (await box.sh("echo usable", timeout_s=20)).text() == "usable\n"
+
+
+async def test_a_paused_container_ends_the_run_instead_of_holding_it(box: Box) -> None:
+    running = asyncio.create_task(box.sh("sleep 600", timeout_s=600))
+    await asyncio.sleep(0.5)
+    docker("pause", str(box.sandbox.container_name))
+    with pytest.raises(SandboxDied, match="paused from outside"):
+        await asyncio.wait_for(running, 20)
