@@ -21,6 +21,7 @@ from ...sandbox.base.errors import (
 )
 from ..sessions import SessionWriter
 from ..tools.base import Tool, ToolContext, spec_of
+from .cleaning import StreamCleaner
 from .denials import Denials
 from .events import (
     TRANSIENT,
@@ -78,6 +79,7 @@ class Agent:
         self._session = session
         self._limits = limits
         self._on_event = on_event
+        self._cleaner = StreamCleaner()
         self._calls = ToolCalls(tools, context, permissions, self._emit, ask)
         self._denials = Denials()
 
@@ -193,4 +195,5 @@ class Agent:
             # Texts and data of results are in the message that follows; once is enough.
             skip = {"text", "data"} if isinstance(event, ToolFinished) else None
             self._session.append(event.kind, event.model_dump(exclude=skip))
-        self._on_event(event)
+        for shown in self._cleaner.feed(event):
+            self._on_event(shown)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...sandbox.base.errors import WhimbrelError
+from ...sandbox.base.secrets import redact_json
 from ..version import __version__
 
 SCHEMA_VERSION = 1
@@ -67,8 +68,11 @@ class FixResult:
             self.notes.append(text)
 
     def to_json(self) -> dict[str, Any]:
+        """As written and printed: without secrets, except in the patch, whose bytes are the proof's own."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "patch"}
         return {
             "schema_version": SCHEMA_VERSION,
             "version": __version__,
-            **{name: getattr(self, name) for name in self.__dataclass_fields__},
+            **redact_json(values),
+            "patch": self.patch,
         }

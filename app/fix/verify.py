@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...sandbox.base.secrets import redact_bytes
 from ...sandbox.workspace import ChangedFile
 from ..repo.testing.report import Outcome
 from ..repo.testing.runner import TestRun
@@ -74,6 +75,8 @@ async def verify(stage: Stage, reproduction: Reproduction, tell: Callable[[str, 
     patch = await workspace.diff(start, end)
     for path in notices_tests(patch):
         tell("warning", f"the patch adds code to {path} that can tell whether tests are running: look at it")
+    if redact_bytes(patch) != patch:
+        tell("warning", "the patch holds the value of a secret from the environment: do not publish it")
     files = await workspace.changed_files(start, end)
     verdict, targets_run, suite_run, flaky = await _prove(stage, reproduction, kinds, end)
     if verdict.fixed and not await workspace.patch_applies(patch):

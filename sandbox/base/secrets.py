@@ -19,9 +19,11 @@ MIN_SECRET_LENGTH = 8
 """Shorter values (``test``, ``1``) would tear holes in ordinary text."""
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:api_?key|access_?key|secret_?key|private_?key|key|token|secret|passw(?:or)?d|pat)(?:_|$)",
+    r"(?:^|_)(?:api_?key|access_?key|secret_?key|private_?key|key|token|secret|pass(?:w(?:or)?d|phrase)?|pat"
+    r"|credentials?|bearer)(?:_|$)|(?:token|secret|passw(?:or)?d|apikey)\d*$",
     re.IGNORECASE,
 )
+_PASSWORD_IN_URL = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@", re.IGNORECASE)
 _NOT_SECRET_NAME = re.compile(r"(?:_file|_path|_dir|_id|_url|_name)$", re.IGNORECASE)
 
 
@@ -31,13 +33,18 @@ def is_secret_name(name: str) -> bool:
 
 
 def secret_values(environ: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
-    """``(name, value)`` of every secret in the environment, longest value first."""
+    """``(name, value)`` of every secret in the environment, longest value first.
+
+    Whatever a variable is called, a password inside an address (``DATABASE_URL``) is one too.
+    """
     source = os.environ if environ is None else environ
-    found = [
-        (name, value.strip())
-        for name, value in source.items()
-        if len(value.strip()) >= MIN_SECRET_LENGTH and is_secret_name(name)
-    ]
+    found: list[tuple[str, str]] = []
+    for name, value in source.items():
+        if is_secret_name(name):
+            found.append((name, value.strip()))
+        elif match := _PASSWORD_IN_URL.match(value):
+            found.append((name, match[1]))
+    found = [(name, value) for name, value in found if len(value) >= MIN_SECRET_LENGTH]
     return tuple(sorted(found, key=lambda pair: (-len(pair[1]), pair[0])))
 
 

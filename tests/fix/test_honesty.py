@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.mock_server import MockServer, Request, completion
 
-from .conftest import Ran, Repo
+from .conftest import WHIMBREL, Ran, Repo
 
 Fix = Callable[..., Ran]
 
@@ -149,3 +150,42 @@ def test_inside_a_sandbox_nothing_a_command_left_behind_takes_part_in_the_proof(
     use = "printf 'import sys\\nsys.path.insert(0, \"/tmp\")\\nfrom hidden import add\\n' >> calc.py"
     ran = run(fix, calc, [hide, use, "python3 -c 'import calc; assert calc.add(2, 3) == 5'"], sandbox="bwrap")
     assert (ran.code, ran.result["status"]) == (4, "not_fixed"), ran.out + ran.err
+
+
+def test_no_secret_reaches_anything_that_is_written_or_shown(calc: Repo, fix: Fix, home: dict[str, str]):
+    """A server that says the key back, and a command that reads the environment of its ancestors."""
+    canaries = {
+        "WHIMBREL_API_KEY": "sk-canary-000000001",
+        "MY_SERVICE_TOKEN": "canary-Token-0000002",
+        "DB_PASS": "canary-pass-00000003",
+        "MYTOKEN": "canary-bare-00000004",
+        "STORE_URL": "postgres://me:canary-url-00000005@db/x",
+    }
+    values = [*list(canaries.values())[:4], "canary-url-00000005"]
+    read = "tr '\\0' '\\n' < /proc/$PPID/environ; cat /proc/$PPID/environ > kept.txt"
+    replies = [
+        completion(reasoning="I see " + " ".join(values), calls=[("c0", "bash", {"command": read})]),
+        completion(text="the keys are", calls=[("c1", "bash", {"command": "echo " + " ".join(values)})]),
+        completion(text="Fixed: " + " ".join(values)),
+    ]
+    with MockServer(replies) as server:
+        ran = fix(
+            calc, "--python", sys.executable, "--json", "--model", f"vllm:mock@{server.url}", **canaries
+        )
+    assert ran.code == 4, ran.out + ran.err
+    shown = {"stdout": ran.out, "stderr": ran.err}
+    export = [*WHIMBREL, "session", "export", ran.result["session_id"], "--blobs"]
+    shown["export"] = subprocess.run(export, env=home, capture_output=True, text=True, check=True).stdout
+    for root in (ran.output, *(Path(home[name]) for name in home if name.startswith(("WHIMBREL", "HOME")))):
+        for path in root.rglob("*"):
+            if path.is_file():
+                shown[str(path)] = path.read_bytes().decode("latin-1")
+    pieces = "".join(
+        event["data"].get("text", "") + event["data"].get("delta", "")
+        for event in ran.events
+        if event["event"] == "agent"
+    )
+    shown["pieces joined"] = pieces
+    # Names, not contents: a comparison of megabytes would be shown when this fails.
+    assert [name for name, text in shown.items() if any(value in text for value in values)] == []
+    assert "[redacted:MY_SERVICE_TOKEN]" in ran.result["claimed"]

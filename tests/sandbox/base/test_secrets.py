@@ -56,3 +56,13 @@ def test_names_that_mean_secrets_are_told_from_names_that_only_look_so() -> None
     assert not any(
         map(is_secret_name, ("KEYBOARD", "MONKEY_PATCH", "TOKENIZERS_PARALLELISM", "SSH_KEY_PATH"))
     )
+
+
+def test_a_password_inside_an_address_is_a_secret_whatever_its_variable_is_called() -> None:
+    environ = {
+        "DATABASE_URL": "postgres://me:canary-pw-1234@db.example/x",
+        "PLAIN_URL": "https://db.example/x",
+    }
+    assert (
+        redact("login canary-pw-1234 at db.example", environ) == "login [redacted:DATABASE_URL] at db.example"
+    )
