@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from ..sessions.export import json_lines, markdown_events, markdown_head
+from ..sessions.export import json_lines, markdown_events, markdown_head, one_line
 from ..sessions.store import SessionInfo, SessionStore
 
 
@@ -130,10 +130,10 @@ def _table(sessions: list[SessionInfo]) -> Iterable[str]:
         (
             info.id,
             time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created)),
-            info.status,
+            one_line(info.status),
             str(info.events),
-            Path(info.repository).name or info.repository,
-            info.title,
+            one_line(Path(info.repository).name or info.repository),
+            one_line(info.title),
         )
         for info in sessions
     ]

@@ -138,7 +138,12 @@ def _connect(path: Path | None) -> sqlite3.Connection:
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict.splitlines()[-1])
         for table in ("sessions", "events", "blobs"):
-            connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
+            try:
+                connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
+            except sqlite3.OperationalError as error:
+                if "no such table" not in str(error):
+                    raise
+                raise sqlite3.DatabaseError(str(error)) from error
     except BaseException:
         connection.close()
         raise

@@ -38,8 +38,8 @@ def markdown_head(info: SessionInfo) -> str:
     started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(info.created))
     return (
         f"# Session {info.id}\n\n{_inline(info.title)}\n\n"
-        f"- status: {info.status}\n- started: {started}\n- repository: {_inline(info.repository)}\n"
-        f"- model: {info.model}\n- whimbrel {info.product_version}\n\n"
+        f"- status: {_inline(info.status)}\n- started: {started}\n- repository: {_inline(info.repository)}\n"
+        f"- model: {_inline(info.model)}\n- whimbrel {_inline(info.product_version)}\n\n"
     )
 
 
@@ -59,53 +59,64 @@ def visible(text: str) -> str:
 def _event_markdown(event: SessionEvent) -> str:
     payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {"value": event.payload}
     if "unreadable" in payload:
-        return f"*Event {event.seq} ({event.kind}) is damaged and cannot be shown.*"
+        return f"*Event {event.seq} ({_inline(event.kind)}) is damaged and cannot be shown.*"
     if event.kind == "message":
-        blocks = [_part_markdown(part) for part in payload.get("parts", [])]
+        parts = payload.get("parts")
+        blocks = (
+            [_part_markdown(part) for part in parts if isinstance(part, dict)]
+            if isinstance(parts, list)
+            else []
+        )
         body = "\n\n".join(block for block in blocks if block)
-        return f"## {str(payload.get('role', '?')).capitalize()}\n\n{body}" if body else ""
+        return f"## {_inline(str(payload.get('role', '?'))).capitalize()}\n\n{body}" if body else ""
     if event.kind == "evidence":
         return _evidence_markdown(payload)
     if event.kind in ("notice", "model_notice", "limit_reached"):
         return f"> **{event.kind.replace('_', ' ')}**: {_inline(str(payload.get('text', '')))}"
     if event.kind == "run_finished":
-        return f"**Run finished: {payload.get('status')}** after {payload.get('steps')} steps"
+        return _inline(f"**Run finished: {payload.get('status')}** after {payload.get('steps')} steps")
     return ""
 
 
 def _part_markdown(part: dict[str, Any]) -> str:
-    kind = part.get("kind")
+    # Sessions of other versions and damaged ones may lack fields: what is there is shown.
+    kind, text, name = part.get("kind"), str(part.get("text", "")), _inline(str(part.get("name", "?")))
     if kind == "text":
-        return visible(part["text"])
+        return visible(text)
     if kind == "reasoning":
-        if not part["text"].strip():
+        if not text.strip():
             return ""
-        return "*Thinking*\n\n" + "\n".join(f"> {line}" for line in visible(part["text"]).splitlines())
+        return "*Thinking*\n\n" + "\n".join(f"> {line}" for line in visible(text).splitlines())
     if kind == "tool_call":
-        return f"**Call `{_inline(part['name'])}`**\n\n{_fenced(part['arguments'], 'json')}"
+        return f"**Call `{name}`**\n\n{_fenced(str(part.get('arguments', '')), 'json')}"
     if kind == "tool_result":
         mark = "Error from" if part.get("is_error") else "Result of"
-        kept = "".join(f"\n\nComplete output: `artifact:{handle}`" for handle in part.get("artifacts", ()))
-        return f"**{mark} `{_inline(part['name'])}`**\n\n{_fenced(part['text'])}{kept}"
+        handles = [_inline(str(handle)) for handle in part.get("artifacts") or ()]
+        kept = "".join(f"\n\nComplete output: `artifact:{handle}`" for handle in handles)
+        return f"**{mark} `{name}`**\n\n{_fenced(text)}{kept}"
     if kind == "image":
-        return f"*Image, {_inline(part.get('media_type', ''))}*"
+        return f"*Image, {_inline(str(part.get('media_type', '')))}*"
     return ""
 
 
 def _evidence_markdown(row: dict[str, Any]) -> str:
-    command = " ".join(str(word) for word in row.get("argv", ()))
+    command = _inline(" ".join(str(word) for word in row.get("argv") or ()))
     process = "fresh process" if row.get("fresh_process") else "forked helper"
     end = "timed out" if row.get("timed_out") else f"exit code {row.get('exit_code')}"
-    return (
-        f"> **evidence {row.get('number')}** ({_inline(str(row.get('purpose')))}): `{_inline(command)}`,"
-        f" {row.get('sandbox_kind')}, {process}, tree {str(row.get('tree'))[:12]}, {end}"
-    )
+    head = _inline(f"**evidence {row.get('number')}** ({row.get('purpose')}):")
+    tail = _inline(f"{row.get('sandbox_kind')}, {process}, tree {str(row.get('tree'))[:12]}, {end}")
+    return f"> {head} `{command}`, {tail}"
 
 
 def _fenced(text: str, language: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{visible(text)}\n{fence}"
+
+
+def one_line(text: str) -> str:
+    """``visible`` for a table cell: white space folded to single spaces."""
+    return " ".join(visible(text).split())
 
 
 def _inline(text: str) -> str:

@@ -390,3 +390,36 @@ def test_damage_in_the_middle_of_the_store_is_found_at_the_next_start(tmp_path: 
     with make(again) as writer:
         writer.append("notice", {})
     assert len(again.sessions()) == 1
+
+
+def test_nothing_a_session_holds_reaches_the_terminal_raw_or_stops_the_transcript(tmp_path: Path) -> None:
+    """Texts of models and files, parts that lack fields, fields of another type: all are shown escaped."""
+    evil = "x\x1b[2J\x07\u202e"
+    store = SessionStore.open(tmp_path)
+    writer = make(store, title=evil, repository=f"/src/{evil}", model=evil)
+    parts = [
+        {"kind": "text"},
+        {"kind": "tool_call", "name": evil},
+        {"kind": "tool_result", "artifacts": [evil]},
+    ]
+    writer.append("message", {"role": evil, "parts": [*parts, {"kind": "new"}, 5]})
+    for payload in ({"role": "user", "parts": None}, [1, 2], {"number": evil, "argv": None, "tree": evil}):
+        for kind in ("message", "evidence", "run_finished", "notice", evil):
+            writer.append(kind, payload if kind != "run_finished" else {"status": evil, "steps": evil})
+    writer.close(evil)
+    for command in (["list"], ["show", writer.id], ["export", writer.id, "--format", "markdown"]):
+        shown = run_cli(tmp_path, *command)
+        assert shown.returncode == 0, shown.stderr
+        assert "x\\x1b[2J" in shown.stdout
+        assert not set("\x1b\x07\u202e") & set(shown.stdout + shown.stderr)
+
+
+def test_a_store_that_lacks_a_table_is_moved_aside_like_any_damage(tmp_path: Path) -> None:
+    with make(SessionStore.open(tmp_path)) as writer:
+        writer.append("notice", {})
+    database = sqlite3.connect(tmp_path / "sessions" / "sessions.db")
+    database.execute("DROP TABLE blobs")
+    database.close()
+    said: list[str] = []
+    assert SessionStore.open(tmp_path, notice=said.append).sessions() == []
+    assert len(said) == 1 and "moved to" in said[0]
