@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
 
             near = get_close_matches(args[0], _COMMANDS, 1)
             meant = f" Did you mean '{near[0]}'?" if near else ""
-            ctx.fail(f"There is no command '{args[0]}'.{meant}")
+            ctx.fail(f"No such command '{args[0]}'.{meant}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
