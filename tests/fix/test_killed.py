@@ -22,14 +22,15 @@ class Slow(unittest.TestCase):
 """
 
 
-def _containers() -> set[str]:
+def _containers(runs: set[str]) -> set[str]:
+    """Those of the given runs; others may be at work on the same daemon."""
     done = subprocess.run(
-        ["docker", "ps", "--all", "--quiet", "--filter", "label=whimbrel.run"],
+        ["docker", "ps", "--all", "--filter", "label=whimbrel.run", "--format", '{{.Label "whimbrel.run"}}'],
         capture_output=True,
         text=True,
         check=True,
     )
-    return set(done.stdout.split())
+    return runs & set(done.stdout.split())
 
 
 def _start_and_kill(buggy: Repo, home: dict[str, str], sandbox: str, phase: str) -> None:
@@ -67,9 +68,11 @@ def test_kill_9_in_any_phase_leaves_the_repository_and_the_machine_clean(
     buggy.write(**{"notes.txt": "not committed\n"})
     home["WHIMBREL_RUN_DIR"] = str(tmp_path / "runs")
     tmp_path.chmod(0o755)
-    before, earlier = buggy.fingerprint(), _containers() if sandbox == "docker" else set()
+    before = buggy.fingerprint()
+    runs: set[str] = set()
     for phase in ("set_up", "reproduce", "work", "verify"):
         _start_and_kill(buggy, home, sandbox, phase)
+        runs |= {folder.name for folder in (tmp_path / "runs").iterdir()}
         assert buggy.fingerprint() == before, f"after kill -9 in {phase}"
         sessions = subprocess.run([*WHIMBREL, "session", "list"], env=home, capture_output=True, text=True)
         assert sessions.returncode == 0, sessions.stderr
@@ -83,5 +86,6 @@ def test_kill_9_in_any_phase_leaves_the_repository_and_the_machine_clean(
     assert "leftover" in last.stdout, "the next start says what it swept"
     assert list((tmp_path / "runs").iterdir()) == []
     if sandbox == "docker":
-        assert _containers() <= earlier
+        runs.add(json.loads((tmp_path / "out" / "result.json").read_text())["run_id"])
+        assert len(runs) == 5 and _containers(runs) == set()
     assert buggy.fingerprint() == before
