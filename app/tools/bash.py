@@ -55,6 +55,11 @@ class BashTool:
             return await _attend(context, arguments.handle, arguments.action)
         if not arguments.command.strip():
             raise ToolError("the command is empty")
+        if "\0" in arguments.command or any("\ud800" <= one <= "\udfff" for one in arguments.command):
+            raise ToolError(
+                "the command holds a NUL or half of a surrogate pair, which no command line can",
+                hint="write such bytes as escapes, for example with printf",
+            )
         argv = [await _shell(context), "-c", arguments.command]
         if arguments.background:
             return await _start(context, argv, arguments)

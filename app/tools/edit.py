@@ -57,6 +57,8 @@ class EditTool:
 def _edit(context: ToolContext, path: str, arguments: EditArguments) -> ToolResult:
     data = _load(context.workspace.root, path)
     old, new = _unix(arguments.old), _unix(arguments.new)
+    if "\0" in new:
+        raise ToolError("new holds a NUL character, which no text file has")
     if data is None:
         if old:
             hint = similar_names(context.workspace.root / path)
@@ -134,7 +136,13 @@ def _choose(found: Sequence[Span], strategy: Strategy, arguments: EditArguments)
 
 
 def _create(context: ToolContext, path: str, new: str) -> ToolResult:
+    if any(ord(character) < 32 or ord(character) == 127 for character in path):
+        raise ToolError(f"{path!r} has control characters in its name and is not made")
     data = TextFile.from_bytes(Path(printable(path)), b"").with_text(new).to_bytes()
+    if len(data) > MAX_BYTES:
+        raise ToolError(
+            f"the text is over {MAX_BYTES >> 20} MiB, too large to write in one call", hint="use bash"
+        )
     context.workspace.write(path, data)
     sha256 = hashlib.sha256(data).hexdigest()
     remember(context, path, sha256)

@@ -11,6 +11,7 @@ from .base import ToolContext
 __all__ = ["printable", "workspace_path", "writable_path"]
 
 _MAX_PATH = 4096
+_MAX_NAME_BYTES = 255
 
 
 def workspace_path(context: ToolContext, given: str) -> str:
@@ -31,6 +32,8 @@ def writable_path(context: ToolContext, given: str) -> str:
     Raises:
         ToolError: as there, or the path goes through a link; the message names what it points to.
     """
+    if given.startswith("artifact:"):
+        raise ToolError("kept outputs cannot be written")
     relative = _relative(context, given)
     real = _real(context, given, relative)
     if real == ".":
@@ -47,6 +50,9 @@ def _relative(context: ToolContext, given: str) -> str:
         raise ToolError(f"not a path: {len(given)} characters long, starting {given[:40]!r}")
     if not given.strip() or "\0" in given:
         raise ToolError(f"not a path: {given!r}")
+    longest = max((len(part.encode("utf-8", "surrogatepass")) for part in given.split("/")), default=0)
+    if longest > _MAX_NAME_BYTES:
+        raise ToolError(f"not a path: a name of {longest} bytes, starting {given[:40]!r}")
     expanded = given
     if given.startswith("~"):
         expanded = os.path.expanduser(given)  # noqa: PTH111 - an unknown user's name must stay as it is
