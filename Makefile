@@ -1,6 +1,7 @@
 # Whimbrel. `make demo` and `make test` set themselves up from nothing but Python 3.11+.
 
 PYTHON ?= python3
+JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -33,7 +34,7 @@ demo: $(VENV)/.core
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not slow and not docker" $(ARGS)
