@@ -134,3 +134,11 @@ async def test_a_refusal_is_told_to_the_model_in_the_persons_words(shop: Scene) 
     calls = [("a", "search", {"path": "u"}), ("b", "read", {"path": "x"})]
     await shop.play([completion(calls=calls), completion(text="ok")], [FETCH, Echo()], ask=ask)
     assert "use the local mirror" in shop.results()[0][1]
+
+
+def test_a_very_long_command_is_looked_at_to_its_end() -> None:
+    rules = [Rule(Decision.ALLOW, tool="bash", subject="git log*")]
+    defaults = Permissions.for_sandbox(HOST, chosen=False, rules=rules)
+    plain = "git log " + "x" * 12_000
+    assert defaults.decide(RUN, {"command": plain}).decision is Decision.ALLOW
+    assert defaults.decide(RUN, {"command": plain + "; touch x"}).decision is Decision.ASK

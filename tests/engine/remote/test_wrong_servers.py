@@ -243,3 +243,12 @@ async def test_one_byte_at_a_time_invalid_utf8_and_wrong_content_types_are_read(
     assert builder.message().text() == "a\ufffdé"
     assert not any(isinstance(event, ModelNotice) for event in seen)
     assert sum(isinstance(event, TextDelta) for event in seen) == 1
+
+
+async def test_an_answer_without_a_content_type_is_read_and_paid_for_once() -> None:
+    with serving(
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + piece({"content": "fine"}) + END
+    ) as server:
+        builder, _ = await step(server)
+        assert builder.message().text() == "fine"
+        assert len(server.requests) == 1
