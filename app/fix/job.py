@@ -113,6 +113,9 @@ class FixJob:
                 self.attempts.keep_diff(
                     "final", diff.decode("utf-8", "surrogateescape"), "not verified: the time was over"
                 )
+            if outcome.error is not None:
+                # It says what the time was spent on; the next phase could only say that there is none left.
+                raise outcome.error
         return outcome
 
     def _conclude(self, outcome: AgentOutcome, reproduction: Reproduction, check: Verification) -> None:

@@ -15,6 +15,7 @@ from .apply import apply_result, remember_result
 from .doors import JobDoor
 from .events import JobEvent
 from .job import FixJob
+from .logs import keep_logs
 from .options import FixOptions
 from .output import discard_output, prepare_output, write_result
 from .result import FixResult
@@ -56,6 +57,8 @@ async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
         finally:
             # From here on a signal waits: the verdict is reached, and what follows must not be torn.
             interrupts.hold()
+            if prepared:
+                keep_logs(result, _wanted_output(job))
             _tidy(job, run)
         await _finish(job, use_wanted=prepared)
     door.show(JobEvent("result", data=result.to_json()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import subprocess
 import sys
@@ -36,6 +37,9 @@ def test_0_a_fixed_bug_comes_with_a_patch_that_applies_and_evidence(buggy: Repo,
     cited = [proof[number] for number in result["tests_after"]["ledger_rows"]]
     assert cited and all(row["fresh_process"] and row["exit_code"] == 0 for row in cited)
     assert all(row["tree"] == result["end_tree"] for row in cited)
+    for row in result["evidence"]:
+        log = (ran.output / row["log_path"]).read_bytes()
+        assert hashlib.sha256(log).hexdigest() == row["log_sha256"], "the log behind the row is there, whole"
     assert buggy.fingerprint() == before, "the person's files and repository stay as they are"
 
 
