@@ -164,5 +164,6 @@ class MaxAnswer(Limit):
             )
 
 
-def out_of_time() -> BudgetExceeded:
-    return BudgetExceeded("the time limit of the run is over", hint="raise --max-time")
+def out_of_time(when: str = "") -> BudgetExceeded:
+    """``when``: what was going on, for the person."""
+    return BudgetExceeded(f"the time limit of the run is over {when}".rstrip(), hint="raise --max-time")

@@ -40,6 +40,8 @@ from .signals import cancellation
 from .streams import closing
 from .tool_calls import Answered, Ask, ToolCalls
 
+WAITING = "while the model had not begun to answer"
+
 
 @dataclass(frozen=True)
 class AgentOutcome:
@@ -154,7 +156,9 @@ class Agent:
                             limit.on_stream(event)
         except TimeoutError as error:
             if clock.expired():
-                raise out_of_time() from error
+                raise out_of_time(
+                    "while the model was answering" if step.partial().parts else WAITING
+                ) from error
             raise ModelError(f"the model timed out: {error}") from error
         finally:
             if not step.finished and step.partial().parts:
