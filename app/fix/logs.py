@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
+from ...sandbox.base.files import atomic_write
+from ...sandbox.base.secrets import redact_bytes
 from .result import FixResult
 
 MAX_LOG_BYTES = 16 << 20
@@ -15,7 +16,8 @@ _FOLDER = "logs"
 def keep_logs(result: FixResult, output: Path) -> None:
     """Copies each evidence row's log into ``logs/`` of the output; ``log_path`` becomes relative to that.
 
-    The run's own folder is about to go. A log over ``MAX_LOG_BYTES`` (or beyond the total) is not
+    The run's own folder is about to go. Secrets of the environment are replaced; the row's hash is
+    that of the log as it was. A log over ``MAX_LOG_BYTES`` (or beyond the total) is not
     copied: its row keeps the hash and has an empty ``log_path``.
     """
     folder = output / _FOLDER
@@ -35,7 +37,7 @@ def keep_logs(result: FixResult, output: Path) -> None:
                 continue
             folder.mkdir(exist_ok=True)
             name = f"row-{row['number']:03d}.log"
-            shutil.copyfile(source, folder / name)
+            atomic_write(folder / name, redact_bytes(source.read_bytes()))
             row["log_path"] = f"{_FOLDER}/{name}"
             total += size
     except OSError as error:

@@ -5,6 +5,7 @@ A patch cannot contain them, so what happens to them must not take part in a pro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Container
@@ -36,6 +37,7 @@ class Unrecorded:
         self._store = store
         self._marks: dict[str, _Signature] | None = None
         self._kept: dict[str, Path] = {}
+        self._directories: tuple[str, ...] = ()
 
     def mark(self, recorded: Container[str]) -> None:
         """Takes the present state for the one to go back to."""
@@ -43,7 +45,8 @@ class Unrecorded:
         self._store.mkdir(mode=0o700, parents=True)
         self._marks, self._kept = {}, {}
         total = 0
-        for path, details in self._found(recorded).items():
+        found, self._directories = self._found(recorded)
+        for path, details in found.items():
             self._marks[path] = _signature(details)
             if details.st_size > MAX_KEPT_FILE_BYTES or total + details.st_size > MAX_KEPT_BYTES:
                 continue
@@ -65,7 +68,7 @@ class Unrecorded:
         if self._marks is None:
             return ()
         left: list[str] = []
-        found = self._found(recorded)
+        found, _ = self._found(recorded)
         for path, details in found.items():
             mark = self._marks.get(path)
             if mark == _signature(details):
@@ -89,6 +92,10 @@ class Unrecorded:
                     left.append(path)
             except OSError:
                 left.append(path)
+        for path in self._directories:
+            # Removing the last file of a directory removes that too, but git needs its empty ones.
+            with contextlib.suppress(OSError), self._tree.directory(path, create=True):
+                pass
         return tuple(sorted(left))
 
     def forget(self) -> None:
@@ -101,6 +108,14 @@ class Unrecorded:
         if self._marks is not None:
             self._marks[path] = _signature(details)
 
-    def _found(self, recorded: Container[str]) -> dict[str, os.stat_result]:
-        scan = self._tree.scan([""], lambda _: True)
-        return {path: details for path, details in scan.files.items() if path not in recorded}
+    def _found(self, recorded: Container[str]) -> tuple[dict[str, os.stat_result], tuple[str, ...]]:
+        """Files no snapshot holds, and all directories."""
+        directories: list[str] = []
+
+        def enter(path: str) -> bool:
+            directories.append(path)
+            return True
+
+        scan = self._tree.scan([""], enter)
+        files = {path: details for path, details in scan.files.items() if path not in recorded}
+        return files, tuple(directories)
