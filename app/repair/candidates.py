@@ -17,7 +17,7 @@ from .source import Edit, ModuleSource, apply_edits
 
 _LEAST_SUSPICION = 0.02
 _SIZE_COST = 0.06
-_AT_THE_SOURCE = 1.1
+_AWAY_FROM_THE_FAULT = 0.92
 _HARM_COST: Mapping[Harm, float] = {Harm.PRECISE: 1.0, Harm.LOOSENS: 0.95, Harm.REMOVES: 0.8}
 
 
@@ -87,9 +87,9 @@ def _candidate(
     size = sum(abs(len(edit.text) - (edit.end - edit.start)) + 1 for edit in edits)
     cost = 1.0 + _SIZE_COST * math.log1p(size)
     line = source.line_of(edits[0].start)
-    if harm is Harm.LOOSENS and (source.path, line) in evidence.raised_at:
+    if family.at_fault and evidence.raised_at and (source.path, line) not in evidence.raised_at:
         # A guard where the exception arose protects every caller, one in a caller only that one.
-        level *= _AT_THE_SOURCE
+        level *= _AWAY_FROM_THE_FAULT
     return Candidate(
         path=source.path,
         line=line,

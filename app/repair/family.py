@@ -53,6 +53,8 @@ class Family(ABC):
     harm: ClassVar[Harm] = Harm.PRECISE
     boosts: ClassVar[Mapping[str, float]] = {}
     """Exception class name -> factor on the prior when it ended a failing test."""
+    at_fault: ClassVar[bool] = False
+    """Its edits belong where the exception arose rather than on the way there."""
     fault: ClassVar[str]
     """What was wrong when this family's edit is the fix, e.g. "compared with the wrong operator"."""
 

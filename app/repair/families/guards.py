@@ -19,6 +19,7 @@ class Guards(Family):
     name = "guard"
     prior = 0.7
     harm = Harm.LOOSENS
+    at_fault = True
     boosts = {  # noqa: RUF012
         "TypeError": 1.4,
         "AttributeError": 1.4,

@@ -21,6 +21,7 @@ class SiblingGuards(Family):
     name = "sibling-guard"
     prior = 0.75
     harm = Harm.LOOSENS
+    at_fault = True
     fault = "lacked a check that its siblings make"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
