@@ -281,7 +281,7 @@ def test_killing_whimbrel_kills_everything_inside_and_the_next_start_sweeps_the_
     )
     assert victim.stdout is not None
     assert victim.stdout.readline() == b"running\n"
-    assert len(running_with(marker)) >= 2
+    assert eventually(lambda: len(running_with(marker)) >= 2)
     victim.kill()
     victim.wait()
     assert eventually(lambda: not running_with(marker))
