@@ -11,12 +11,12 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from ..base.errors import SandboxDied, SandboxUnavailable
 from ..daemon import Daemon, ask, explain, make_container, status_of
 from .config import Identity
+from .host_pids import InitProcess, belongs_to, pids_of
 from .scripts import FOLDER, MARK, READY
 from .stream import ExecStream
 
@@ -48,6 +48,8 @@ class Container:
     """How many processes the memory limit has killed, as far as known."""
     last_output: str = ""
     """The newest line a command printed: what is left to show when the container's own log went with it."""
+    init: InitProcess | None = None
+    """Its first process as this machine sees it; None where the daemon lives on another machine."""
 
     @classmethod
     async def start(
@@ -73,6 +75,7 @@ class Container:
         try:
             await ask("starting the container", self.daemon.api.start, self.id)
             if await self._ready():
+                await self._find_init()
                 return
         except SandboxUnavailable as error:
             cause = error
@@ -95,6 +98,9 @@ class Container:
             await asyncio.sleep(0.03)
         # No log to be had from this daemon: it runs, and the first command will tell the rest.
         return True
+
+    async def _find_init(self) -> None:
+        self.init = InitProcess.of(self.id, int((await self.inspect()).get("Pid") or 0))
 
     async def inspect(self) -> dict[str, Any]:
         """The daemon's ``State`` of the container. Raises docker's NotFound when it was removed."""
@@ -188,8 +194,11 @@ class Container:
         if state.exit_code is None or state.exit_code == 137:
             await self.require_alive()
             # The end of the whole container shows in its commands first and in its state a moment later.
-            await asyncio.sleep(0.2)
-            await self.require_alive()
+            if self.init is None:
+                await asyncio.sleep(0.2)
+                await self.require_alive()
+            elif self.init.ending():
+                await self._await_end()
         if state.exit_code is None:
             raise SandboxDied(f"the daemon lost the end of a command in the container {self.name}")
         return state.exit_code
@@ -200,6 +209,8 @@ class Container:
             async with asyncio.timeout(_END_PATIENCE_S):
                 code, _ = await self.call("end", [mark], timeout_s=_END_PATIENCE_S)
         except (TimeoutError, SandboxDied):
+            if self.init is not None and self.init.ending():
+                await self._await_end()
             # A command that stops everything it can (SIGSTOP) also stops what the daemon sends in,
             # and the daemon then answers nothing about this container any more.
             if not await asyncio.to_thread(self._kill_from_outside):
@@ -212,7 +223,7 @@ class Container:
         seen = False
         deadline = time.monotonic() + _KILL_PATIENCE_S
         while time.monotonic() < deadline:
-            pids = [pid for pid in pids_of(self.id) if _belongs_to(pid, self.identity.uid)]
+            pids = [pid for pid in pids_of(self.id) if belongs_to(pid, self.identity.uid)]
             if not pids:
                 return seen
             seen = True
@@ -225,6 +236,7 @@ class Container:
     async def restart(self) -> None:
         """Ends every process inside by restarting the container; temporary files go, the workspace stays."""
         await self._guarded("restarting the container", self.daemon.api.restart, self.id, timeout=0)
+        await self._find_init()
 
     async def out_of_memory(self) -> bool:
         """Whether the memory limit has killed a process since this was last asked."""
@@ -245,6 +257,14 @@ class Container:
             raise self._daemon_gone(error) from error
         if not state.get("Running") or state.get("Paused"):
             await self._raise_died(None)
+
+    async def _await_end(self) -> NoReturn:
+        """The container's first process has ended: says so, with the daemon's account when it has one."""
+        deadline = time.monotonic() + _END_PATIENCE_S
+        while time.monotonic() < deadline:
+            await self.require_alive()
+            await asyncio.sleep(0.05)
+        await self._raise_died(None)
 
     async def remove(self) -> None:
         """Ends and removes it; one that is gone already is fine."""
@@ -335,30 +355,6 @@ async def _create(daemon: Daemon, run_id: str, config: Mapping[str, Any]) -> tup
     raise SandboxUnavailable(
         f"no free container name after {_NAME_TRIES} tries: {explain(last or Exception())}"
     )
-
-
-def _belongs_to(pid: int, uid: int) -> bool:
-    try:
-        details = Path(f"/proc/{pid}").stat()
-        # One that is ended already but not yet collected cannot be ended again.
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:
-        return False
-    return details.st_uid == uid and state not in (b"Z", b"X")
-
-
-def pids_of(container_id: str) -> list[int]:
-    """Host pids of a container's processes (blocking); none where the daemon lives on another machine."""
-    wanted = container_id.encode("ascii")
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            # Both versions of control groups have the id in the group's name.
-            if wanted in (entry / "cgroup").read_bytes():
-                found.append(int(entry.name))
-    return found
 
 
 def new_suffix() -> str:

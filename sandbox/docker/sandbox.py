@@ -19,9 +19,10 @@ from ..protocol import Channel, NetworkPolicy, RunHandle, SandboxDescription, Sa
 from .channel import DockerChannel
 from .command import DockerCommand
 from .config import SCRIPTS_DIR, Identity, check_mounts, container_config, container_environment, identity_for
-from .container import Container, pids_of
+from .container import Container
 from .files import SandboxFiles
 from .filter import filter_options
+from .host_pids import pids_of
 from .scripts import write_scripts
 
 _OPENING_TRIES = 4

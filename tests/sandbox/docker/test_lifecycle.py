@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from whimbrel.sandbox.base.errors import SandboxDied, SandboxUnavailable
 from whimbrel.sandbox.base.identity import sandbox_identity
 from whimbrel.sandbox.docker import DockerSandbox
 from whimbrel.sandbox.docker import container as container_module
+from whimbrel.sandbox.docker.host_pids import InitProcess
 from whimbrel.sandbox.protocol import Mount
 
 from .conftest import WORKDIR, Box, MakeBox, MakeImage, NoSnapshots, docker, new_spec
@@ -154,6 +156,20 @@ async def test_a_container_killed_under_a_command_is_no_test_result(box: Box) ->
     docker("kill", str(box.sandbox.container_name))
     with pytest.raises(SandboxDied):
         await handle.wait()
+
+
+def test_the_end_of_a_container_shows_in_this_machines_process_table(box: Box) -> None:
+    """The daemon may call a container running for a while after its last process has gone."""
+    state = docker("inspect", "-f", "{{.State.Pid}} {{.Id}}", str(box.sandbox.container_name)).split()
+    init = InitProcess.of(state[1], int(state[0]))
+    assert init is not None
+    assert not init.ending()
+    os.kill(init.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while not init.ending():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert InitProcess.of(state[1], os.getpid()) is None
 
 
 async def test_an_image_without_a_shell_is_refused_with_the_reason(
