@@ -58,6 +58,8 @@ class RunRequest:
     import_roots: tuple[str, ...] = ()
     survey: bool = True
     """Report at the end where modules came from."""
+    observe: tuple[Mapping[str, Any], ...] = ()
+    """Places whose values are wanted; see ``inside/values.py``."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ def _body(request: RunRequest, framework: str, args: Sequence[str]) -> dict[str,
         "seed": request.seed,
         "import_roots": list(request.import_roots),
         "survey": request.survey,
+        "observe": list(request.observe),
     }
 
 

@@ -27,6 +27,7 @@ class Gathered:
     coverage: dict[str, dict[str, frozenset[int]]] = field(
         default_factory=dict[str, dict[str, frozenset[int]]]
     )
+    values: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     collected: tuple[str, ...] | None = None
     unmatched: tuple[str, ...] = ()
     running: str = ""
@@ -85,6 +86,8 @@ class Gathered:
                 self.add(_case(event))
             case "lines":
                 self._lines(event)
+            case "values":
+                self.values.setdefault(str(event["id"]), event)
             case "problem":
                 self.diagnoses.append(reported_problem(str(event["kind"]), str(event["detail"])))
             case "internal_error":
@@ -144,6 +147,7 @@ class Gathered:
             cases=tuple(self.cases.values()),
             collection_errors=tuple(self.collection_errors.values()),
             coverage=self.coverage,
+            values=self.values,
             complete=complete,
             note="; ".join(dict.fromkeys([*self.notes, *notes])),
         )

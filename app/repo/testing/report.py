@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class Outcome(Enum):
@@ -86,6 +86,8 @@ class TestReport:
         default_factory=dict[str, Mapping[str, frozenset[int]]]
     )
     """test id -> repository-relative path -> executed lines; empty unless asked for."""
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """test id ("" outside of tests) -> what was observed, as ``inside/values.py`` writes it."""
     complete: bool = True
     """False when the run was cut short (timeout, crash, fail-fast)."""
     note: str = ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....sandbox.protocol import ExecResult, Sandbox, run_to_end
 from ...evidence import EvidenceLedger, EvidenceRow
@@ -110,11 +110,13 @@ class TestRunner:
         coverage: bool = False,
         fail_fast: bool = False,
         timeout_s: float | None = None,
+        observe: Sequence[Mapping[str, Any]] = (),
     ) -> TestRun:
         """Runs the selected tests (None: all) and gives the uniform report.
 
         A selected id may also be a file, folder or class. When a test takes the
-        process down, the rest runs in a new process.
+        process down, the rest runs in a new process. ``observe``: places whose values
+        the report shall hold (``inside/values.py`` says what a place is).
 
         Raises:
             EnvironmentBroken: the interpreter does not start.
@@ -122,7 +124,9 @@ class TestRunner:
         """
         chosen = None if selection is None else tuple(dict.fromkeys(selection))
         async with self._lock:
-            return await self._run(chosen, purpose, coverage, fail_fast, timeout_s or self.run_timeout_s)
+            request = await self.request(chosen, coverage=coverage, fail_fast=fail_fast)
+            request = replace(request, observe=tuple(observe))
+            return await self._run(request, purpose, timeout_s or self.run_timeout_s)
 
     async def collect(self) -> tuple[str, ...]:
         """The ids of all tests, in order, without running them; () for plain commands."""
@@ -233,13 +237,11 @@ class TestRunner:
 
     async def _run(
         self,
-        chosen: tuple[str, ...] | None,
+        request: RunRequest,
         purpose: str,
-        coverage: bool,
-        fail_fast: bool,
         timeout_s: float,
     ) -> TestRun:
-        request = await self.request(chosen, coverage=coverage, fail_fast=fail_fast)
+        chosen, fail_fast = request.selection, request.fail_fast
         deadline = time.monotonic() + timeout_s
         gathered = Gathered()
         processes: list[_Process] = []

@@ -68,13 +68,15 @@ def run_request(request: Dict[str, Any]) -> int:
     ``root``, ``report``, ``scratch``
     (a directory of this run alone), ``args``, ``select`` (ids or null for all),
     ``coverage``, ``fail_fast``, ``collect_only``, ``test_timeout`` (seconds),
-    ``seed``, ``import_roots`` (relative to root), ``survey`` (say where modules came from).
+    ``seed``, ``import_roots`` (relative to root), ``survey`` (say where modules came from),
+    ``observe`` (places whose values are wanted, see ``values.py``; may be missing).
     """
     load_package()
     from whimbrel_inside.limits import TestClock  # type: ignore[import-not-found,unused-ignore]
     from whimbrel_inside.lines import make_recorder  # type: ignore[import-not-found,unused-ignore]
     from whimbrel_inside.session import Session  # type: ignore[import-not-found,unused-ignore]
     from whimbrel_inside.stream import Places, Stream  # type: ignore[import-not-found,unused-ignore]
+    from whimbrel_inside.values import make_observer  # type: ignore[import-not-found,unused-ignore]
 
     if request["framework"] == "modules":
         from whimbrel_inside.origin import locate_modules  # type: ignore[import-not-found,unused-ignore]
@@ -86,7 +88,8 @@ def run_request(request: Dict[str, Any]) -> int:
     stream = Stream(request["report"])
     clock = TestClock(float(request["test_timeout"]), request["report"] + ".stack")
     recorder = make_recorder(places) if request["coverage"] else None
-    session = Session(request, stream, places, clock, recorder)
+    observer = make_observer(places, request.get("observe"))
+    session = Session(request, stream, places, clock, recorder, observer)
     random.seed(request["seed"])
     session.begin()
     code = 1

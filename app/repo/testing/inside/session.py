@@ -12,6 +12,7 @@ from . import origin
 from .limits import TestClock
 from .lines import LineRecorder
 from .stream import OUTPUT_LIMIT, Places, Stream, clip, describe
+from .values import Observer
 
 
 class Selection:
@@ -53,6 +54,7 @@ class Session:
         places: Places,
         clock: TestClock,
         recorder: Optional[LineRecorder],
+        observer: Optional[Observer] = None,
     ) -> None:
         self.request = request
         self.stream = stream
@@ -62,6 +64,7 @@ class Session:
         self.fail_fast: bool = request["fail_fast"]
         self.collect_only: bool = request["collect_only"]
         self._recorder = recorder
+        self._observer = observer
         self._now: Callable[[], float] = time.perf_counter
         self._pid = os.getpid()
         self._started = 0.0
@@ -73,6 +76,8 @@ class Session:
         )
         if self._recorder is not None:
             self._recorder.start()
+        if self._observer is not None:
+            self._observer.start()
 
     def end(self, code: int) -> None:
         """Last event: exit code, and where modules came from."""
@@ -81,6 +86,11 @@ class Session:
             self._emit_lines("")
             if self._recorder.note:
                 self.stream.emit("note", text=self._recorder.note)
+        if self._observer is not None:
+            self._observer.stop()
+            self._emit_values("")
+            if self._observer.note:
+                self.stream.emit("note", text=self._observer.note)
         found: Dict[str, Any] = {}
         if self.request["survey"]:
             found["elsewhere"] = origin.imported_elsewhere(self.places, self.request["import_roots"])
@@ -138,6 +148,7 @@ class Session:
         if self._recorder is not None:
             self._emit_lines("")
             self._recorder.renew()
+        self._emit_values("")
         self.stream.emit("test_start", id=test_id)
         self._started = self._now()
         self.clock.new_test()
@@ -147,6 +158,7 @@ class Session:
         duration = self._now() - self._started
         if self._recorder is not None:
             self._emit_lines(test_id)
+        self._emit_values(test_id)
         values["output"] = clip(values.get("output", ""), OUTPUT_LIMIT)
         self.stream.emit("test", id=test_id, outcome=outcome, duration=round(duration, 6), **values)
 
@@ -156,3 +168,8 @@ class Session:
         taken = self._recorder.take()
         if taken:
             self.stream.emit("lines", id=test_id, files=taken)
+
+    def _emit_values(self, test_id: str) -> None:
+        taken = None if self._observer is None else self._observer.take()
+        if taken is not None:
+            self.stream.emit("values", id=test_id, **taken)
