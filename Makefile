@@ -6,13 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-fast lint types imports wheel bench docs clean
+.PHONY: help demo test test-fast lint types imports wheel bench bench-repair docs clean
 
 help:
 	@echo "make demo    repair the example project and show the evidence"
 	@echo "make test    run the test suite"
 	@echo "make lint    ruff and import contracts;  make types  pyright"
 	@echo "make bench   benchmarks;  make docs  regenerate generated pages;  make clean"
+	@echo "make bench-repair   repair by search on tests/repair_corpus (ARGS='--sample 20', '--locked', ...)"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -58,6 +59,10 @@ wheel: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+bench-repair: $(VENV)/.dev
+	@mkdir -p build
+	@$(BIN)/python benchmarks/repair_corpus.py --out build/repair-corpus.json $(ARGS)
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py

@@ -91,7 +91,8 @@ class Scopes:
 
     def __init__(self, text: str) -> None:
         self._spans = list(_spans(ast.parse(text), ""))
-        self.names = frozenset(name for name, _, _ in self._spans)
+        self.names = frozenset(name for name, _, _, _ in self._spans)
+        self.classes = frozenset(name for name, _, _, is_class in self._spans if is_class)
 
     def at(self, line: int) -> str:
         """The qualified name of the innermost scope around the line (from 1)."""
@@ -105,7 +106,7 @@ class Scopes:
         return name if name in self.names else MODULE
 
     def lines_of(self, name: str) -> range:
-        for each, first, last in self._spans:
+        for each, first, last, _ in self._spans:
             if each == name:
                 return range(first, last + 1)
         return range(0)
@@ -271,12 +272,12 @@ def _differing(right: str, buggy: str) -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(in_right), frozenset(in_buggy)
 
 
-def _spans(node: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
+def _spans(node: ast.AST, prefix: str) -> Iterator[tuple[str, int, int, bool]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _SCOPES):
             name = f"{prefix}{child.name}"
             first = min([child.lineno, *(each.lineno for each in child.decorator_list)])
-            yield name, first, child.end_lineno or child.lineno
+            yield name, first, child.end_lineno or child.lineno, isinstance(child, ast.ClassDef)
             yield from _spans(child, f"{name}.")
         else:
             yield from _spans(child, prefix)
