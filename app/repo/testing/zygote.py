@@ -10,29 +10,29 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ....sandbox.base.errors import SandboxDied
 from .adapters import CommandAdapter, RunRequest, launch_request
 from .endings import lost_test
 from .events import Gathered
+from .messages import Messages
 from .report import Outcome, TestReport
 
 if TYPE_CHECKING:
-    from ....sandbox.protocol import Channel
     from .runner import TestRunner
 
 START_LIMIT_S = 120.0
 ANSWER_GRACE_S = 10.0
 START_ALLOWANCE_S = 2.0
-_MAX_MESSAGE = 1 << 30
+
+Overlay = Mapping[str, Sequence[tuple[int, int, str]]]
+"""Repository-relative path -> edits (see inside/overlay.py)."""
 
 # Fork and threads do not mix: numeric libraries are asked not to start any.
-_SINGLE_THREADED = dict.fromkeys(
+SINGLE_THREADED = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
 # These replace parts of the standard library when the project asks, and must come first.
@@ -71,8 +71,7 @@ class Zygote:
     def __init__(self, *, memory_bytes: int | None = None) -> None:
         self._memory_bytes = memory_bytes
         self._runner: TestRunner | None = None
-        self._channel: Channel | None = None
-        self._buffer = b""
+        self._messages: Messages | None = None
         self._numbers = itertools.count(1)
         self._lock = asyncio.Lock()
         self._config_path = ""
@@ -111,7 +110,13 @@ class Zygote:
         self.note = f"runs use fresh processes: {self.note}"
 
     async def run(
-        self, ids: Sequence[str], *, timeout_s: float, fail_fast: bool = True, tree: str = ""
+        self,
+        ids: Sequence[str],
+        *,
+        timeout_s: float,
+        fail_fast: bool = True,
+        tree: str = "",
+        overlay: Overlay | None = None,
     ) -> ZygoteResult:
         """Runs the tests on the workspace as it is now.
 
@@ -121,6 +126,7 @@ class Zygote:
             fail_fast: stop at the first bad test.
             tree: the workspace's tree hash; when given, an evidence row is recorded
                 (marked as forked: it proves nothing alone).
+            overlay: edits that only this run sees; needs ``forks``.
 
         Raises:
             SandboxDied: the sandbox went away.
@@ -131,11 +137,12 @@ class Zygote:
                 raise RuntimeError("Zygote.run before start")
             if not self.forks:
                 return await self._run_fresh(runner, ids, timeout_s, fail_fast)
-            if self._channel is None:
+            if self._messages is None:
                 await self.start(runner)
                 if not self.forks:
                     return await self._run_fresh(runner, ids, timeout_s, fail_fast)
-            return await self._run_forked(runner, tuple(dict.fromkeys(ids)), timeout_s, fail_fast, tree)
+            chosen = tuple(dict.fromkeys(ids))
+            return await self._run_forked(runner, chosen, timeout_s, fail_fast, tree, overlay or {})
 
     async def close(self) -> None:
         """Ends the server and everything it forked; idempotent."""
@@ -153,14 +160,14 @@ class Zygote:
         config = {"root": runner.workdir, "framework": runner.adapter.name, "preload": names}
         await runner.sandbox.write(self._config_path, json.dumps(config).encode("ascii"))
         scratch = f"{place.base}/zygote.scratch"
-        env = {**_SINGLE_THREADED, **runner.variables(scratch)}
-        self._buffer = b""
-        self._channel = await runner.sandbox.open_channel(
+        env = {**SINGLE_THREADED, **runner.variables(scratch)}
+        channel = await runner.sandbox.open_channel(
             [runner.environment.python, f"{place.inside}/zygote.py", self._config_path], env=env
         )
-        hello = await self._receive(START_LIMIT_S)
+        self._messages = Messages(channel)
+        hello = await self._messages.receive(START_LIMIT_S)
         if hello is None:
-            errors = self._channel.errors().decode("utf-8", "replace").strip().splitlines()
+            errors = self._messages.errors()
             return f"the fork server does not start ({errors[-1] if errors else 'no output'})"
         if hello["threads"] > 1:
             return f"importing the installed packages starts {hello['threads'] - 1} threads"
@@ -171,7 +178,13 @@ class Zygote:
         return ""
 
     async def _run_forked(
-        self, runner: TestRunner, ids: tuple[str, ...], timeout_s: float, fail_fast: bool, tree: str
+        self,
+        runner: TestRunner,
+        ids: tuple[str, ...],
+        timeout_s: float,
+        fail_fast: bool,
+        tree: str,
+        overlay: Overlay,
     ) -> ZygoteResult:
         started = time.monotonic()
         request = await self._request(runner, ids, timeout_s, fail_fast)
@@ -184,8 +197,9 @@ class Zygote:
             "cpu_s": int(wall_s * max(1.0, runner.sandbox.spec.limits.cpus)) + 1,
             "memory_bytes": self._memory_bytes or runner.sandbox.spec.limits.memory_bytes,
         }
-        await self._send({"request": body, "limits": limits})
-        answer = await self._receive(wall_s + ANSWER_GRACE_S)
+        assert self._messages is not None
+        await self._messages.send({"request": body, "limits": limits, "overlay": overlay})
+        answer = await self._messages.receive(wall_s + ANSWER_GRACE_S)
         if answer is None:
             await self._stop_channel()
             lost = "the fork server ended or stopped answering; the next request starts a new one"
@@ -219,52 +233,10 @@ class Zygote:
             log=run.result.text()[-4000:],
         )
 
-    async def _send(self, message: dict[str, Any]) -> None:
-        channel = self._channel
-        if channel is None:
-            return
-        body = json.dumps(message).encode("ascii")
-        try:
-            await channel.send(struct.pack(">I", len(body)) + body)
-        except OSError:
-            # A helper that has gone is noticed by the read that follows, which says so.
-            return
-
-    async def _receive(self, limit_s: float) -> dict[str, Any] | None:
-        """The next message; None when the helper ended or did not answer in time."""
-        try:
-            async with asyncio.timeout(limit_s):
-                head = await self._exactly(4)
-                if head is None:
-                    return None
-                length: int = struct.unpack(">I", head)[0]
-                body = await self._exactly(length) if length <= _MAX_MESSAGE else None
-        except TimeoutError:
-            return None
-        return None if body is None else json.loads(body)
-
-    async def _exactly(self, count: int) -> bytes | None:
-        channel = self._channel
-        parts = [self._buffer]
-        have = len(self._buffer)
-        while channel is not None and have < count:
-            part = await channel.receive(1 << 20)
-            if not part:
-                return None
-            parts.append(part)
-            have += len(part)
-        data = b"".join(parts)
-        self._buffer = data[count:]
-        return data[:count]
-
     async def _stop_channel(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            try:
-                await channel.close()
-            except SandboxDied:
-                # Nothing is left to close; the next command reports the death with its cause.
-                return
+        messages, self._messages = self._messages, None
+        if messages is not None:
+            await messages.close()
 
 
 def _result(answer: dict[str, Any], root: str) -> ZygoteResult:

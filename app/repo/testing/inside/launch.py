@@ -61,8 +61,10 @@ def prepare_interpreter(root: str) -> None:
     namespace["cache_from_source"] = cache_from_source
 
 
-def run_request(request: Dict[str, Any]) -> int:
+def run_request(request: Dict[str, Any], serve: Any = None) -> int:
     """Runs one request to its end and returns the exit code of the process.
+
+    With ``serve`` (see session.Serve) the tests are collected and handed over instead of run.
 
     Keys: ``framework`` (pytest, unittest, or modules: where those named in ``args`` come from),
     ``root``, ``report``, ``scratch``
@@ -90,6 +92,7 @@ def run_request(request: Dict[str, Any]) -> int:
     recorder = make_recorder(places) if request["coverage"] else None
     observer = make_observer(places, request.get("observe"))
     session = Session(request, stream, places, clock, recorder, observer)
+    session.serve = serve
     random.seed(request["seed"])
     session.begin()
     code = 1

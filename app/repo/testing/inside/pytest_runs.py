@@ -6,7 +6,9 @@ project's default options before pytest parses them.
 
 from __future__ import annotations
 
+import functools
 import os
+import pathlib
 import shlex
 import sys
 from typing import Any, Dict, Generator, List, Optional, Tuple
@@ -58,11 +60,13 @@ class WhimbrelPlugin:
         self._session = session
         self._pytest = pytest
         self._current: Optional[_Phases] = None
+        self._bad = False
 
     # -- configuration ---------------------------------------------------------------
 
     def pytest_configure(self, config: Any) -> None:
         option = config.option
+        self._session.own_temporary_files = functools.partial(_move_temporary_files, config)
         for name, value in (
             ("numprocesses", None),
             ("dist", "no"),
@@ -152,6 +156,21 @@ class WhimbrelPlugin:
 
     # -- running ---------------------------------------------------------------------
 
+    def pytest_runtestloop(self, session: Any) -> Optional[bool]:
+        if self._session.serve is None:
+            return None
+        items: List[Any] = list(session.items)
+
+        def run(indexes: List[int], stop_first: bool) -> None:
+            chosen: List[Any] = [*(items[index] for index in indexes), None]
+            for position, item in enumerate(chosen[:-1]):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=chosen[position + 1])
+                if stop_first and self._bad:
+                    return
+
+        self._session.serve(self._session, [self._id(item) for item in items], run)
+        return True
+
     def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, None]:
         test_id = self._id(item)
         self._current = _Phases()
@@ -172,7 +191,8 @@ class WhimbrelPlugin:
             line=(location[1] or 0) + 1,
             **values,
         )
-        if self._session.fail_fast and phases.outcome in ("failed", "error", "timeout"):
+        self._bad = phases.outcome in ("failed", "error", "timeout")
+        if self._session.fail_fast and self._bad and self._session.serve is None:
             item.session.shouldfail = "stopped at the first failure"
 
     def pytest_runtest_setup(self, item: Any) -> Generator[None, Any, None]:
@@ -239,6 +259,17 @@ class WhimbrelPlugin:
         return path + colons + rest if path else item.nodeid
 
 
+def _move_temporary_files(config: Any, path: str) -> None:
+    """pytest's ``tmp_path`` below another directory; versions without these fields make one of their own."""
+    factory: Any = getattr(config, "_tmp_path_factory", None)
+    if hasattr(factory, "_given_basetemp"):
+        factory._given_basetemp = pathlib.Path(path)
+        factory._basetemp = None
+    older: Any = getattr(config, "_tmpdirhandler", None)
+    if hasattr(older, "_basetemp"):
+        older._basetemp = None
+
+
 def _mark_hooks(plugin_class: Any, pytest: Any) -> None:
     """Applied at run time, because pytest is only importable inside the project's environment."""
     first = pytest.hookimpl(tryfirst=True)
@@ -257,6 +288,7 @@ def _mark_hooks(plugin_class: Any, pytest: Any) -> None:
     for name in ("pytest_runtest_setup", "pytest_runtest_call", "pytest_runtest_teardown"):
         inner(getattr(plugin_class, name))
     first(plugin_class.pytest_internalerror)
+    first(plugin_class.pytest_runtestloop)
 
 
 def _filter_default_options(pytest: Any) -> None:
@@ -305,6 +337,9 @@ def arguments(session: Session, pytest: Any) -> List[str]:
     if session.collect_only:
         words.append("--collect-only")
     words.append("--continue-on-collection-errors")
+    if session.serve is not None:
+        # Capturing descriptors uses files, which forked children would share.
+        words.append("--capture=sys")
     if not session.request["survey"]:
         # Nobody reads the text of a search run, and pytest's long tracebacks are costly to make.
         words.append("--tb=native")

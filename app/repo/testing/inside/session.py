@@ -44,6 +44,14 @@ class Selection:
         return [wish for wish in self._wanted or () if wish not in self._matched]
 
 
+Serve = Callable[["Session", List[str], Callable[[List[int], bool], None]], None]
+"""Called with the ids, and a function that runs tests by index, stopping at the first bad one if asked."""
+
+
+def _keep_place(_path: str) -> None:
+    """For frameworks without a temporary directory of their own."""
+
+
 class Session:
     """One run inside: emits the events; holds no results."""
 
@@ -63,6 +71,12 @@ class Session:
         self.selection = Selection(request["select"])
         self.fail_fast: bool = request["fail_fast"]
         self.collect_only: bool = request["collect_only"]
+        self.serve: Optional[Serve] = None
+        """Takes over once the tests are collected, instead of running them."""
+        self.broken: List[str] = []
+        """Paths of files that could not be collected."""
+        self.own_temporary_files: Callable[[str], None] = _keep_place
+        """Moves the framework's temporary directory; for forked children that run side by side."""
         self._recorder = recorder
         self._observer = observer
         self._now: Callable[[], float] = time.perf_counter
@@ -106,6 +120,11 @@ class Session:
             code = error.code if isinstance(error, SystemExit) else 1
             os._exit(code if isinstance(code, int) else int(code is not None))
 
+    def adopt(self, stream: Any) -> None:
+        """This process, a forked child, goes on with the session and reports to ``stream``."""
+        self._pid = os.getpid()
+        self.stream = stream
+
     def collected(self, ids: List[str]) -> None:
         self.stream.emit("collected", ids=ids, unmatched=self.selection.unmatched())
 
@@ -114,6 +133,7 @@ class Session:
 
     def collection_error(self, path: str, error: Optional[BaseException], text: str = "") -> None:
         """A file that could not be collected; ``text`` where no exception is at hand."""
+        self.broken.append(path)
         if error is None:
             values: Dict[str, Any] = {"exception": "CollectError", "message": clip(text, 4000), "frames": []}
         else:

@@ -278,6 +278,17 @@ def run_unittest(session: Session) -> int:
     session.collected([test.id() for test in tests])
     if session.collect_only:
         return 0
+    if session.serve is not None:
+
+        def run(indexes: List[int], stop_first: bool) -> None:
+            session.fail_fast = stop_first
+            chosen = [tests[index] for index in indexes]
+            partial = StreamingResult(session)
+            partial.planned = chosen
+            unittest.TestSuite(chosen).run(partial)
+
+        session.serve(session, [test.id() for test in tests], run)
+        return 0
     result = StreamingResult(session)
     result.planned = tests
     suite = unittest.TestSuite(tests)

@@ -1,0 +1,313 @@
+"""A process that has collected the tests and then forks once per candidate.
+
+Messages are framed as in processes.py. First ours::
+
+    {"hello": true, "threads": n, "ids": [...], "errors": [paths that could not be collected]}
+
+then for each ``{"id": n, "path": p, "edits": [[start, end, text], ...], "memory_bytes": n,
+"stages": [{"tests": [indexes into ids], "stop_first": bool, "cpu_s": s}, ...]}`` one of::
+
+    {"id": n, "refused": reason}
+    {"id": n, "mode": "swap" | "import" | "none", "stages": [[[index, outcome], ...], ...],
+     "ended": bool, "stopped": "cpu" | "wall" | "", "exit_code": n, "duration_s": s,
+     "marks": {index: [kinds]}}
+
+Answers come in the order in which candidates end. Stages run in order; a later one only when
+every test of those before passed. A message without edits runs the tests as they are. ``marks``
+says what a test did that a forked process shares with others: see watching.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from . import overlay, processes, watching
+from .session import Session
+from .swapping import CallRecord, Refused, Swapper
+
+_WALL_FACTOR = 3.0
+_WALL_EXTRA_S = 5.0
+_POLL_S = 0.05
+_GOOD = ("passed", "xfailed", "xpassed")
+
+RunTests = Callable[[List[int], bool], None]
+"""Runs tests by index in order, stopping at the first bad one when asked."""
+
+
+class PipeStream:
+    """Stands in for the report file in a child: outcomes go to the parent."""
+
+    def __init__(self, descriptor: int, watch: Any) -> None:
+        self._descriptor = descriptor
+        self._owner = os.getpid()
+        self._watch = watch
+        self._write = os.write
+        self._pid = os.getpid
+        self._encode = json.JSONEncoder(ensure_ascii=True).encode
+        self.index: Dict[str, int] = {}
+        self.bad = 0
+
+    def emit(self, event: str, **values: Any) -> None:
+        if self._pid() != self._owner:
+            return
+        if event == "test":
+            if values["outcome"] not in _GOOD:
+                self.bad += 1
+            self.send([self.index.get(values["id"], -1), values["outcome"], self._watch.take()])
+        elif event == "test_start":
+            self._watch.take()
+
+    def send(self, message: Any) -> None:
+        data = memoryview(self._encode(message).encode("ascii") + b"\n")
+        while data:
+            data = data[self._write(self._descriptor, data) :]
+
+
+class _Child:
+    """A running candidate as its parent sees it."""
+
+    def __init__(self, message: Dict[str, Any], mode: str, pid: int, pipe: int, scratch: str) -> None:
+        self.id = message["id"]
+        self.mode = mode
+        self.pid = pid
+        self.pipe = pipe
+        self.scratch = scratch
+        self.started = time.monotonic()
+        self._cpu = [float(stage["cpu_s"]) for stage in message["stages"]]
+        self.data = b""
+        self.stages: List[List[List[Any]]] = []
+        self.marks: Dict[int, List[str]] = {}
+        self.ended = False
+        self.deadline = self.started + _WALL_EXTRA_S
+
+    def read(self) -> bool:
+        """Takes what has arrived; False at the end."""
+        part = os.read(self.pipe, 1 << 16)
+        lines = (self.data + part).split(b"\n")
+        self.data = lines.pop()
+        for line in lines:
+            self._take(json.loads(line.decode("ascii")))
+        return bool(part) and not self.ended
+
+    def _take(self, message: Any) -> None:
+        if message == "end":
+            self.ended = True
+        elif message == "stage":
+            cpu = self._cpu[len(self.stages)]
+            self.stages.append([])
+            # Processor time is what counts; the wall clock only ends what sleeps or waits for nothing.
+            self.deadline = time.monotonic() + _WALL_FACTOR * cpu + _WALL_EXTRA_S
+        elif self.stages:
+            index, outcome, marks = message
+            self.stages[-1].append([index, outcome])
+            if marks:
+                self.marks[index] = marks
+
+
+class Server:
+    """Serves candidates once the tests are collected.
+
+    Args:
+        wire: the stream to the other side.
+        root: the repository.
+        scratch: a directory of this server alone.
+        workers: children at a time.
+    """
+
+    def __init__(self, wire: processes.Wire, root: str, scratch: str, workers: int) -> None:
+        self._wire = wire
+        self._root = root
+        self._scratch = scratch
+        self._workers = workers
+        self._calls = CallRecord(root)
+        self._children: Dict[int, _Child] = {}
+        self._waiting: Deque[Dict[str, Any]] = collections.deque()
+        self._count = 0
+        self.served = False
+
+    def record_calls(self) -> None:
+        """From here on functions that run are not exchanged later."""
+        self._calls.start()
+
+    def serve(self, session: Session, ids: List[str], run: RunTests) -> None:
+        """Answers until the stream ends."""
+        self.served = True
+        self._calls.stop()
+        self._session = session
+        self._ids = ids
+        self._run = run
+        self._swapper = Swapper(os.path.realpath(self._root), self._calls.ran)
+        gc.collect()
+        gc.freeze()
+        threads = processes.thread_count()
+        self._wire.send({"hello": True, "threads": threads, "ids": ids, "errors": session.broken})
+        open_stream = True
+        while open_stream or self._children or self._waiting:
+            while self._waiting and len(self._children) < self._workers:
+                self._start(self._waiting.popleft())
+            watched: List[int] = list(self._children)
+            if open_stream and len(self._waiting) < self._workers:
+                watched.append(self._wire.source)
+            ready, _, _ = select.select(watched, [], [], self._patience())
+            for descriptor in ready:
+                if descriptor == self._wire.source:
+                    message = self._wire.receive()
+                    if message is None:
+                        self._end_all()
+                        return
+                    self._waiting.append(message)
+                elif not self._children[descriptor].read():
+                    self._finish(descriptor, "")
+            self._end_late()
+
+    def _patience(self) -> Optional[float]:
+        if not self._children:
+            return None
+        nearest = min(child.deadline for child in self._children.values())
+        return max(0.0, min(_POLL_S, nearest - time.monotonic()))
+
+    def _start(self, message: Dict[str, Any]) -> None:
+        action: Callable[[], None] = _nothing
+        mode = "none"
+        if message["edits"]:
+            try:
+                mode, action = self._action(message["path"], message["edits"])
+            except Refused as refusal:
+                self._wire.send({"id": message["id"], "refused": str(refusal)})
+                return
+            except (SyntaxError, ValueError, RecursionError, OSError) as error:
+                self._wire.send({"id": message["id"], "refused": type(error).__name__})
+                return
+        self._count += 1
+        scratch = os.path.join(self._scratch, "child-%d" % self._count)
+        source, target = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(source)
+            self._child(message, action, target, scratch)
+        os.close(target)
+        self._children[source] = _Child(message, mode, pid, source, scratch)
+
+    def _action(self, path: str, edits: List[List[Any]]) -> Tuple[str, Callable[[], None]]:
+        if self._swapper.is_imported(path):
+            return "swap", self._swapper.plan(path, edits).apply
+        return "import", lambda: overlay.install(self._root, {path: edits})
+
+    def _child(self, message: Dict[str, Any], action: Callable[[], None], pipe: int, scratch: str) -> None:
+        """The forked process; never returns."""
+        code = 70
+        try:
+            self._wire.close()
+            for other in self._children:
+                os.close(other)
+            os.mkdir(scratch)
+            cpu = sum(float(stage["cpu_s"]) for stage in message["stages"])
+            processes.begin_child(os.path.join(scratch, "log"), cpu + 2, int(message["memory_bytes"]))
+            _own_temporary_files(self._session, scratch)
+            watch = watching.Watch(self._root, self._scratch)
+            watch.start()
+            stream = PipeStream(pipe, watch)
+            stream.index = {test_id: index for index, test_id in enumerate(self._ids)}
+            self._session.adopt(stream)
+            action()
+            for stage in message["stages"]:
+                stream.send("stage")
+                signal.setitimer(signal.ITIMER_PROF, float(stage["cpu_s"]))
+                self._run(list(stage["tests"]), bool(stage["stop_first"]))
+                if stream.bad:
+                    break
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            stream.send("end")
+            code = 0
+        except BaseException:  # noqa: BLE001  whatever it was must reach the log, not the server's loop
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _finish(self, descriptor: int, stopped: str) -> None:
+        child = self._children.pop(descriptor)
+        os.close(descriptor)
+        status = _wait_or_kill(child.pid, 0.0 if stopped else 2.0)
+        processes.kill_group(child.pid)
+        shutil.rmtree(child.scratch, ignore_errors=True)
+        code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        if not child.ended and code in (128 + signal.SIGPROF, 128 + signal.SIGXCPU):
+            stopped = "cpu"
+        self._wire.send(
+            {
+                "id": child.id,
+                "mode": child.mode,
+                "stages": child.stages,
+                "ended": child.ended,
+                "stopped": stopped,
+                "exit_code": code,
+                "duration_s": time.monotonic() - child.started,
+                "marks": child.marks,
+            }
+        )
+
+    def _end_late(self) -> None:
+        now = time.monotonic()
+        for descriptor, child in list(self._children.items()):
+            if now > child.deadline:
+                processes.kill_group(child.pid)
+                self._finish(descriptor, "wall")
+
+    def _end_all(self) -> None:
+        for descriptor, child in self._children.items():
+            processes.kill_group(child.pid)
+            os.waitpid(child.pid, 0)
+            os.close(descriptor)
+
+
+def _wait_or_kill(pid: int, patience_s: float) -> int:
+    """The child's status; it is ended when it stays after its last word."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.0005)
+    processes.kill_group(pid)
+    return os.waitpid(pid, 0)[1]
+
+
+def _own_temporary_files(session: Session, scratch: str) -> None:
+    """Children run at the same time: each has a temporary directory of its own."""
+    import tempfile
+
+    os.environ["TMPDIR"] = scratch
+    tempfile.tempdir = None
+    session.own_temporary_files(os.path.join(scratch, "tmp"))
+
+
+def _nothing() -> None:
+    """A run without edits."""
+
+
+def main() -> int:
+    """``config``: root, scratch, workers and the request (see launch.run_request)."""
+    with open(sys.argv[1], "rb") as file:
+        config: Dict[str, Any] = json.loads(file.read().decode("utf-8"))
+    wire = processes.take_stream()
+    os.chdir(config["root"])
+    launch: Any = sys.modules["launch"]
+    launch.prepare_interpreter(config["root"])
+    os.makedirs(config["scratch"], exist_ok=True)
+    server = Server(wire, config["root"], config["scratch"], int(config["workers"]))
+    server.record_calls()
+    code = launch.run_request(config["request"], server.serve)
+    if not server.served:
+        wire.send({"hello": False, "exit_code": code})
+    shutil.rmtree(config["scratch"], ignore_errors=True)
+    return int(code)
