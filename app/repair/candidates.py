@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .evidence import Evidence
 from .families import all_families
 from .family import Family, Harm, Proposal
+from .knowledge import Knowledge
 from .localise import Localisation
 from .scope import ModuleView
 from .source import Edit, ModuleSource, apply_edits
@@ -43,12 +44,17 @@ class Candidate:
         return apply_edits(source.text, self.edits)
 
 
-def generate(localisation: Localisation, evidence: Evidence, seed: int = 0) -> list[Candidate]:
-    """All candidates, likeliest first; equal texts only once. ``seed`` only orders exact ties."""
+def generate(
+    localisation: Localisation, evidence: Evidence, seed: int = 0, knowledge: Knowledge | None = None
+) -> list[Candidate]:
+    """All candidates, likeliest first; equal texts only once. ``seed`` only orders exact ties.
+
+    ``knowledge`` holds the project's expressions; without it each file knows its own.
+    """
     best: dict[tuple[str, tuple[Edit, ...]], Candidate] = {}
     for path in sorted(localisation.lines):
         source = localisation.sources[path]
-        view = ModuleView(source, evidence)
+        view = ModuleView(source, evidence, knowledge)
         for candidate in _of_file(view, localisation.lines[path], all_families()):
             key = (path, _shortest(source.text, candidate.edits))
             if key not in best or candidate.score > best[key].score:

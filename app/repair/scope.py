@@ -8,19 +8,35 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from .evidence import Evidence
+from .knowledge import Knowledge
 from .source import FUNCTIONS, Function, ModuleSource
 
 
 class ModuleView:
     """A module's source with questions families ask about scope. Orders are source orders."""
 
-    def __init__(self, source: ModuleSource, evidence: Evidence | None = None) -> None:
+    def __init__(
+        self,
+        source: ModuleSource,
+        evidence: Evidence | None = None,
+        knowledge: Knowledge | None = None,
+    ) -> None:
         self.source = source
         self.evidence = evidence or Evidence()
+        self._knowledge = knowledge
         self._locals: dict[ast.AST, tuple[str, ...]] = {}
         self._firsts: dict[ast.AST, dict[str, int]] = {}
         self._members: dict[ast.AST, tuple[str, ...]] = {}
         self._constants: dict[tuple[ast.AST, type], tuple[object, ...]] = {}
+
+    @cached_property
+    def knowledge(self) -> Knowledge:
+        """Expressions of the project; of this file alone when nobody gathered more."""
+        if self._knowledge is not None:
+            return self._knowledge
+        own = Knowledge()
+        own.learn(self.source)
+        return own
 
     # ------------------------------------------------------------ names
 
@@ -83,6 +99,19 @@ class ModuleView:
 
     def methods(self, owner: ast.ClassDef) -> tuple[Function, ...]:
         return tuple(node for node in owner.body if isinstance(node, FUNCTIONS))
+
+    @cached_property
+    def unpacked_results(self) -> dict[str, int]:
+        """Bare name of a called function -> how many values the file unpacks its result into."""
+        found: dict[str, int] = {}
+        for node in ast.walk(self.source.tree):
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+                continue
+            called, target = node.value.func, node.targets[0]
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if isinstance(target, ast.Tuple):
+                found.setdefault(name, len(target.elts))
+        return found
 
     @cached_property
     def called_names(self) -> frozenset[str]:
