@@ -16,7 +16,6 @@ from .candidates import Candidate, generate
 from .choice import Choice, choose, literals_of
 from .diffs import unified_diff
 from .evidence import Evidence
-from .executors import Executor, ForkExecutor, FreshExecutor
 from .explain import explain
 from .limits import Clock, Limits
 from .localise import Localisation, localise, out_of_reach
@@ -24,13 +23,12 @@ from .minimise import minimise
 from .proof import Proof, prove
 from .search import Search, SearchState
 from .source import ModuleSource
+from .validate import Validator
 from .workspace_edit import keep
 
 SCRATCH = "repair"
 """``ToolContext.scratch`` key under which the latest result lies, also after a cancellation."""
 
-_LONG_SUITE_S = 60.0
-"""A suite that takes longer is not run once more in the fork server before the search."""
 _MOST_PROOFS = 4
 _MOST_ALTERNATIVES = 5
 
@@ -123,7 +121,6 @@ async def _search_and_prove(
     started = time.monotonic()
     candidates = generate(localisation, Evidence.of(run.baseline.failing), context.seed)
     run.phases["generate_s"] = time.monotonic() - started
-    executor = await _open_executor(context, run.baseline)
 
     def report(state: SearchState) -> None:
         found = f", {len(state.plausible)} plausible" if state.plausible else ""
@@ -136,17 +133,18 @@ async def _search_and_prove(
             )
         )
 
+    run.state.generated = len(candidates)
     started = time.monotonic()
+    validator = await _open_validator(context, run.baseline)
     try:
-        executor, steady = await _calibrated(context, run.baseline, executor)
-        search = Search(context.workspace, run.sources, run.baseline, steady, executor, run.state, report)
+        search = Search(run.sources, run.baseline, validator, run.state, report)
         await search.run(candidates, limits, clock)
         choice = choose(run.state.plausible, run.sources, _literals(context, run.baseline))
         if choice.ranked:
             smallest = await minimise(choice.ranked[0], search.passes)
             choice = Choice((smallest, *choice.ranked[1:]), choice.ambiguous)
     finally:
-        await executor.close()
+        await validator.close()
     run.phases["validate_s"] = time.monotonic() - started
     # Tests may have rewritten files of the project while candidates ran.
     await context.workspace.restore(run.baseline.tree)
@@ -180,38 +178,11 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
     return run.result("fixed", [run.patch(candidate, proof)], others)
 
 
-async def _calibrated(
-    context: ToolContext, baseline: Baseline, executor: ForkExecutor
-) -> tuple[Executor, frozenset[str]]:
-    """The executor to use, and the tests whose outcome in it can be believed.
-
-    Some tests behave differently in a forked process. On the unedited workspace the
-    targets must fail there too, otherwise every candidate would look like a fix; tests
-    that fail there and pass in a fresh process are left to the proof.
-    """
-    steady = baseline.passing - set(baseline.flaky)
-    if baseline.duration_s > _LONG_SUITE_S:
-        return executor, steady
-    report = await executor.run(baseline.suite, stop_first=False, limit_s=4 * baseline.duration_s)
-    passing = report.passing_ids()
-    if passing & set(baseline.targets):
-        await executor.close()
-        context.progress(Progress("patch", "forked runs differ from fresh ones here: using fresh processes"))
-        return FreshExecutor(context.tests, _overhead(baseline)), steady
-    return executor, steady & passing if report.complete else steady
-
-
-async def _open_executor(context: ToolContext, baseline: Baseline) -> ForkExecutor:
-    executor = await ForkExecutor.start(context.tests, _overhead(baseline))
-    if executor.note:
-        context.progress(Progress("patch", executor.note))
-    return executor
-
-
-def _overhead(baseline: Baseline) -> float:
-    """Seconds that a fresh process may need beyond the tests themselves."""
-    tests = sum(case.duration_s for case in baseline.report.cases)
-    return 2 * max(0.5, baseline.duration_s - tests)
+async def _open_validator(context: ToolContext, baseline: Baseline) -> Validator:
+    validator = await Validator.open(context.tests, baseline)
+    if validator.note:
+        context.progress(Progress("patch", validator.note))
+    return validator
 
 
 def _tell_located(context: ToolContext, localisation: Localisation) -> None:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...sandbox.workspace import Workspace
-from ..repo.testing.report import Outcome
 from .baseline import Baseline
-from .candidates import Candidate, Novelty
-from .executors import Executor
+from .candidates import Candidate
 from .limits import CANDIDATES, TIME, Clock, Limits
+from .novelty import Novelty
 from .source import ModuleSource
-from .verdict import judge
-from .workspace_edit import applied, encodable
+from .validate import Stage, Trial, Validator
+from .workspace_edit import encodable
 
-_SLOWER = 4.0
-"""A candidate may take this many times what the tests took before."""
-_GRACE_S = 1.0
-_HUNG_TEST_S = 5.0
-"""What a test that ended by its limit is taken to need once it is repaired."""
 _REPORT_EVERY_S = 0.5
+_AHEAD = 2
+"""Trials started beyond those that can run, so that no worker waits for the next."""
 
 
 @dataclass
@@ -37,114 +34,118 @@ class SearchState:
 
 
 class Search:
-    """Tries candidates on the workspace.
+    """Tries candidates.
+
+    Trials run side by side, their results are looked at in the order of the candidates: with the
+    same candidates the outcome is the same however many run at a time.
 
     Args:
-        workspace: the copy that is edited and always restored.
         sources: the files candidates edit.
         baseline: what failed and passed before.
-        steady: passing tests whose outcome in the executor can be believed.
-        executor: where tests run.
+        validator: where tests run.
         state: filled while running.
         report: called now and then, and at every plausible patch.
     """
 
     def __init__(
         self,
-        workspace: Workspace,
         sources: Mapping[str, ModuleSource],
         baseline: Baseline,
-        steady: frozenset[str],
-        executor: Executor,
+        validator: Validator,
         state: SearchState,
         report: Callable[[SearchState], None],
     ) -> None:
-        self._workspace = workspace
         self._sources = sources
         self._baseline = baseline
-        self._steady = steady
-        self._executor = executor
+        self._validator = validator
         self._state = state
         self._report = report
         self._novelty = Novelty(sources)
         self._reported = 0.0
-        self._clock: Clock | None = None
+        self._after_first = 0
+        self._passing_stages: dict[tuple[str, int, int], list[Stage]] = {}
 
-    async def run(self, candidates: Sequence[Candidate], limits: Limits, clock: Clock) -> None:
-        """Goes through the candidates; what it found is in the state."""
+    async def run(self, candidates: Iterable[Candidate], limits: Limits, clock: Clock) -> None:
+        """Goes through the candidates; what it found is in the state. May be called again with more."""
         state = self._state
-        self._clock = clock
-        state.generated = len(candidates)
-        after_first = 0
-        for candidate in candidates:
-            if state.plausible:
-                first = state.plausible[0]
-                near = candidate.score >= limits.neighbour_scores[first.harm] * first.score
-                if after_first >= limits.neighbours or not near:
+        new = self._new(candidates)
+        flight: deque[tuple[Candidate, asyncio.Task[Trial]]] = deque()
+        window = self._validator.workers + (_AHEAD if self._validator.workers > 1 else 0)
+        try:
+            while True:
+                while len(flight) < window and (candidate := next(new, None)) is not None:
+                    flight.append((candidate, asyncio.create_task(self._trial(candidate))))
+                if not flight:
                     return
-                after_first += 1
-            if not clock.searching():
-                state.limit = TIME
-                return
-            if state.tried >= limits.max_candidates:
-                state.limit = CANDIDATES
-                return
-            source = self._sources[candidate.path]
-            if not self._novelty.is_new(candidate) or not encodable(source, candidate):
-                continue
-            state.tried += 1
-            if await self.passes(candidate):
-                state.plausible.append(candidate)
-                self._reported = 0.0
-            self._tell()
+                candidate, task = flight.popleft()
+                if self._over(candidate, limits, clock):
+                    task.cancel()
+                    return
+                trial = await task
+                state.tried += 1
+                if trial.good:
+                    state.plausible.append(candidate)
+                    self._reported = 0.0
+                else:
+                    self._note_partial(candidate, trial)
+                self._tell()
+        finally:
+            for _, task in flight:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in flight), return_exceptions=True)
 
     async def passes(self, candidate: Candidate) -> bool:
         """Whether the targets turn green and nothing that passed before fails."""
-        with applied(self._workspace, self._sources[candidate.path], candidate):
-            return await self._targets(candidate) and await self._others(candidate)
+        return (await self._trial(candidate)).good
 
-    async def _targets(self, candidate: Candidate) -> bool:
-        targets = self._baseline.targets
-        first = targets[:1]
-        report = await self._executor.run(first, stop_first=True, limit_s=self._time_for(first))
-        if not judge(report, first, ()).good:
-            return False
-        rest = targets[1:]
-        if not rest:
+    def _over(self, candidate: Candidate, limits: Limits, clock: Clock) -> bool:
+        """Whether the search ends before this candidate."""
+        state = self._state
+        if state.plausible:
+            first = state.plausible[0]
+            near = candidate.score >= limits.neighbour_scores[first.harm] * first.score
+            if self._after_first >= limits.neighbours or not near:
+                return True
+            self._after_first += 1
+        if not clock.searching():
+            state.limit = TIME
             return True
-        report = await self._executor.run(rest, stop_first=False, limit_s=self._time_for(rest))
-        verdict = judge(report, rest, ())
-        if verdict.still_bad:
-            self._state.partial.append((len(targets) - len(verdict.still_bad), candidate))
-        return verdict.good
-
-    async def _others(self, candidate: Candidate) -> bool:
-        lines = range(candidate.line, candidate.end_line + 1)
-        near = [test for test in self._baseline.tests_through(candidate.path, lines) if test in self._steady]
-        everything = len(self._baseline.passing)
-        if near and len(near) <= everything // 2:
-            report = await self._executor.run(near, stop_first=True, limit_s=self._time_for(near))
-            if not judge(report, (), near).good:
-                return False
-        if not everything:
+        if state.tried >= limits.max_candidates:
+            state.limit = CANDIDATES
             return True
-        suite = self._baseline.suite
-        report = await self._executor.run(suite, stop_first=False, limit_s=self._time_for(suite))
-        return judge(report, self._baseline.targets, self._steady).good
+        return False
 
-    def _time_for(self, tests: Sequence[str]) -> float:
-        known = self._baseline.report.by_id()
-        total = 0.0
-        for test in tests:
-            case = known.get(test)
-            if case is None:
-                total += self._baseline.duration_s  # a whole file that could not be collected
-            elif case.outcome is Outcome.TIMEOUT:
-                total += _HUNG_TEST_S
-            else:
-                total += case.duration_s
-        limit = _SLOWER * total + _GRACE_S
-        return limit if self._clock is None else min(limit, self._clock.left() + _GRACE_S)
+    def _new(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        for candidate in candidates:
+            if self._novelty.is_new(candidate) and encodable(self._sources[candidate.path], candidate):
+                yield candidate
+
+    async def _trial(self, candidate: Candidate) -> Trial:
+        return await self._validator.trial(candidate, self._sources[candidate.path], self._stages(candidate))
+
+    def _stages(self, candidate: Candidate) -> list[Stage]:
+        """The first target, the other targets, the tests through the edited lines, everything else."""
+        make, targets = self._validator.stage, self._baseline.targets
+        stages = [make(targets[:1])]
+        if targets[1:]:
+            stages.append(make(targets[1:], stop_first=False))
+        place = (candidate.path, candidate.line, candidate.end_line)
+        if place not in self._passing_stages:
+            self._passing_stages[place] = self._passing_through(*place)
+        return stages + self._passing_stages[place]
+
+    def _passing_through(self, path: str, first: int, last: int) -> list[Stage]:
+        steady = self._validator.steady
+        through = self._baseline.tests_through(path, range(first, last + 1))
+        near = [test for test in through if test in steady]
+        known = set(near)
+        rest = [case.id for case in self._baseline.report.cases if case.id in steady and case.id not in known]
+        return [self._validator.stage(tests) for tests in (near, rest) if tests]
+
+    def _note_partial(self, candidate: Candidate, trial: Trial) -> None:
+        green = trial.passed(self._baseline.targets)
+        if 0 < green < len(self._baseline.targets):
+            self._state.partial.append((green, candidate))
 
     def _tell(self) -> None:
         now = time.monotonic()

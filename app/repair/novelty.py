@@ -1,0 +1,96 @@
+"""Recognises candidates that compile to what was seen before, or do not compile at all.
+
+Only the outermost function (or top-level statement) around an edit is compiled again, so the
+cost does not grow with the file. Comparing code rather than text or trees also finds edits that
+the compiler makes equal, such as constants it folds.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import types
+import warnings
+from collections.abc import Mapping
+
+from .candidates import Candidate
+from .source import FUNCTIONS, Edit, ModuleSource, apply_edits
+
+
+class Novelty:
+    """Remembers every candidate it was asked about.
+
+    Args:
+        sources: the files candidates edit, by path.
+    """
+
+    def __init__(self, sources: Mapping[str, ModuleSource]) -> None:
+        self._sources = sources
+        self._seen: set[bytes] = set()
+        self._known: set[tuple[str, int]] = set()
+
+    def is_new(self, candidate: Candidate) -> bool:
+        """False also for what is not Python, and for what compiles to the original."""
+        source = self._sources[candidate.path]
+        start, end, head = _region(source, candidate)
+        if (candidate.path, start) not in self._known:
+            self._known.add((candidate.path, start))
+            original = _key(candidate.path, start, head + source.text[start:end])
+            if original is not None:
+                self._seen.add(original)
+        local = tuple(Edit(each.start - start, each.end - start, each.text) for each in candidate.edits)
+        key = _key(candidate.path, start, head + apply_edits(source.text[start:end], local))
+        if key is None or key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+
+def _region(source: ModuleSource, candidate: Candidate) -> tuple[int, int, str]:
+    """Offsets of the smallest piece that can be compiled alone, and the headers it needs before it."""
+    first, last = candidate.edits[0].start, candidate.edits[-1].end
+    head = ""
+    body: list[ast.stmt] = source.tree.body
+    while True:
+        found = None
+        for statement in body:
+            start, end = source.statement_lines(statement)
+            if start <= first and last <= end and not first == last == start:
+                found = (start, end, statement)
+                if first != end:
+                    break
+        if found is None:
+            return 0, len(source.text), ""
+        start, end, statement = found
+        if not isinstance(statement, ast.ClassDef):
+            break
+        # A class is entered only when the edit lies in one of its functions.
+        inner = [each for each in statement.body if isinstance(each, (*FUNCTIONS, ast.ClassDef))]
+        if not any(
+            low <= first and last <= high and not first == last == low
+            for low, high in map(source.statement_lines, inner)
+        ):
+            break
+        head += f"{' ' * head.count(chr(10))}class {statement.name}:\n"
+        body = list(inner)
+    return start, end, head
+
+
+def _key(path: str, start: int, text: str) -> bytes | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = compile(text, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, OverflowError):
+        return None
+    shape = repr((path, start, _shape(code)))
+    return hashlib.sha256(shape.encode("utf-8", "surrogatepass")).digest()
+
+
+def _shape(code: types.CodeType) -> tuple[object, ...]:
+    constants = [
+        _shape(each) if isinstance(each, types.CodeType) else (type(each).__name__, repr(each))
+        for each in code.co_consts
+    ]
+    names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return (*names, code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_code, constants)

@@ -1,0 +1,263 @@
+"""Where candidates are tried, fastest way first. What a trial shows is never proof.
+
+In order: a fork of the warm process that exchanges one function's code (or imports the edited
+module anew); a fork of the server that has only installed packages imported, with the edit laid
+over the file; a fresh process on the edited workspace. Which one it was is recorded per trial.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..repo.testing.report import Outcome, TestReport
+from ..repo.testing.runner import TestRunner
+from ..repo.testing.warm import Answer, Stage, WarmServer
+from ..repo.testing.zygote import Zygote
+from .baseline import Baseline
+from .candidates import Candidate
+from .source import ModuleSource
+from .verdict import judge
+from .workspace_edit import applied
+
+SWAP, IMPORT, FORK, FRESH = "swap", "import", "fork", "fresh"
+
+_LONG_SUITE_S = 60.0
+"""A suite that takes longer is not run before the search to see what can be believed."""
+_FORK_START_S = 1.5
+"""Importing the project and starting the framework in a forked child, on a busy machine."""
+_SLOWER = 4.0
+"""A candidate may take this many times what the tests took before."""
+_GRACE_S = 0.5
+_HUNG_TEST_S = 5.0
+"""What a test that ended by its limit is taken to need once it is repaired."""
+_GOOD = ("passed", "xfailed", "xpassed")
+_EXACTLY = "passed"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of one candidate."""
+
+    good: bool
+    """Every stage ran and passed."""
+    outcomes: tuple[dict[str, str], ...]
+    """Per stage begun: test id -> outcome."""
+    mode: str
+
+    def passed(self, tests: Sequence[str]) -> int:
+        """How many of some tests passed in any stage."""
+        seen = {test for stage in self.outcomes for test, outcome in stage.items() if outcome == _EXACTLY}
+        return len(seen.intersection(tests))
+
+
+class Validator:
+    """Tries candidates on one baseline.
+
+    Attributes:
+        workers: how many trials may run at a time.
+        steady: passing tests whose outcome here can be believed.
+        modes: how many trials ran in which way.
+        note: why the fastest way is not used, or empty.
+    """
+
+    def __init__(self, runner: TestRunner, baseline: Baseline) -> None:
+        self._runner = runner
+        self._baseline = baseline
+        self._warm = WarmServer(workers=2)
+        self._zygote: Zygote | None = None
+        self._on_disk = asyncio.Lock()
+        self.workers = 1
+        self.steady: frozenset[str] = baseline.passing - set(baseline.flaky)
+        self.modes: Counter[str] = Counter()
+        self.note = ""
+        self._edits_unseen = False
+        """Targets start programs, which see the files on disk only."""
+        self._believable = True
+        """Forked runs show the same failures as fresh ones."""
+
+    @classmethod
+    async def open(cls, runner: TestRunner, baseline: Baseline) -> Validator:
+        """Starts what trials need and finds out which tests can be believed in it."""
+        made = cls(runner, baseline)
+        try:
+            await made._begin()
+        except BaseException:
+            await made.close()
+            raise
+        return made
+
+    async def trial(self, candidate: Candidate, source: ModuleSource, stages: Sequence[Stage]) -> Trial:
+        """Runs the stages with the candidate, each only when all before were good."""
+        answer = None
+        if self._warm.ready:
+            edits = [(each.start, each.end, each.text) for each in candidate.edits]
+            answer = await self._warm.run(candidate.path, edits, stages)
+        if answer is not None and not answer.refused:
+            self.modes[answer.mode] += 1
+            return _trial(answer, stages, frozenset(self._baseline.targets))
+        if answer is not None and answer.refused == "SyntaxError":
+            return Trial(False, (), SWAP)
+        if self._edits_unseen or not self._believable:
+            return await self._on_files(candidate, source, stages)
+        zygote = await self._fork_server()
+        if not zygote.forks:
+            return await self._on_files(candidate, source, stages)
+        return await self._forked(zygote, candidate, stages)
+
+    async def close(self) -> None:
+        await self._warm.close()
+        if self._zygote is not None:
+            await self._zygote.close()
+
+    # ------------------------------------------------------------ opening
+
+    async def _begin(self) -> None:
+        if self._baseline.broken:
+            self.note = "test files cannot be imported: every candidate imports the project anew"
+        elif not await self._warm.start(self._runner):
+            self.note = self._warm.note
+        if self._warm.ready and not await self._warm_agrees():
+            await self._warm.close()
+        if not self._warm.ready:
+            await self._fork_agrees()
+
+    async def _warm_agrees(self) -> bool:
+        """Runs targets and suite unedited: believes the failures, and the passes that repeat."""
+        targets = self._baseline.targets
+        missing = set(targets) - set(self._warm.ids)
+        first = await self._warm.run("", [], [self.stage(targets, stop_first=False)])
+        if first is None or missing or not first.stages:
+            self.note = "the failing tests do not run in the warm process"
+            return False
+        seen = first.stages[0]
+        if any(seen.get(test) in _GOOD for test in targets):
+            self.note = "forked runs differ from fresh ones here"
+            return False
+        if any("starts" in first.marks.get(test, ()) for test in targets):
+            self.note = "the failing tests start programs, which see only files on disk"
+            self._edits_unseen = True
+            return False
+        self.steady &= frozenset(self._warm.ids)
+        shared = any(first.marks.values())
+        if self._baseline.duration_s <= _LONG_SUITE_S and self.steady:
+            rest = [self.stage(self._ordered(self.steady), stop_first=False)]
+            runs = await asyncio.gather(*(self._warm.run("", [], rest) for _ in range(2)))
+            for answer in runs:
+                # One that did not come to its end says nothing about the tests after that point.
+                passed = _passing(answer)
+                blind = (
+                    {t for t, kinds in answer.marks.items() if "starts" in kinds} if answer else set[str]()
+                )
+                shared = shared or (answer is not None and any(answer.marks.values()))
+                if answer is not None and answer.ended:
+                    self.steady = (self.steady & passed) - blind
+        self.workers = 1 if shared else 2
+        return self._warm.ready
+
+    async def _fork_agrees(self) -> None:
+        zygote = await self._fork_server()
+        if not zygote.forks or self._baseline.duration_s > _LONG_SUITE_S:
+            return
+        suite = self._baseline.suite
+        result = await zygote.run(suite, timeout_s=self._seconds(suite) + _FORK_START_S, fail_fast=False)
+        passing = result.report.passing_ids()
+        if passing & set(self._baseline.targets):
+            self._believable = False
+            self.note = "forked runs differ from fresh ones here: using fresh processes"
+        elif result.report.complete:
+            self.steady &= passing
+
+    async def _fork_server(self) -> Zygote:
+        if self._zygote is None:
+            self._zygote = Zygote()
+            await self._zygote.start(self._runner)
+            self.note = self.note or self._zygote.note
+        return self._zygote
+
+    # ------------------------------------------------------------ the slower ways
+
+    async def _forked(self, zygote: Zygote, candidate: Candidate, stages: Sequence[Stage]) -> Trial:
+        self.modes[FORK] += 1
+        overlay = {candidate.path: [(each.start, each.end, each.text) for each in candidate.edits]}
+        outcomes: list[dict[str, str]] = []
+        for stage in stages:
+            result = await zygote.run(
+                stage.tests,
+                timeout_s=stage.cpu_s + _FORK_START_S,
+                fail_fast=stage.stop_first,
+                overlay=overlay,
+            )
+            if not self._take(result.report, stage, outcomes):
+                return Trial(False, tuple(outcomes), FORK)
+        return Trial(True, tuple(outcomes), FORK)
+
+    async def _on_files(self, candidate: Candidate, source: ModuleSource, stages: Sequence[Stage]) -> Trial:
+        """On the edited workspace, one candidate at a time."""
+        zygote = await self._fork_server()
+        mode = FORK if zygote.forks and self._believable else FRESH
+        self.modes[mode] += 1
+        outcomes: list[dict[str, str]] = []
+        async with self._on_disk:
+            with applied(self._runner.workspace, source, candidate):
+                for stage in stages:
+                    if not self._take(await self._plain_run(zygote, mode, stage), stage, outcomes):
+                        return Trial(False, tuple(outcomes), mode)
+        return Trial(True, tuple(outcomes), mode)
+
+    async def _plain_run(self, zygote: Zygote, mode: str, stage: Stage) -> TestReport:
+        if mode == FORK:
+            limit = stage.cpu_s + _FORK_START_S
+            return (await zygote.run(stage.tests, timeout_s=limit, fail_fast=stage.stop_first)).report
+        tests = sum(case.duration_s for case in self._baseline.report.cases)
+        limit = stage.cpu_s + 2 * max(0.5, self._baseline.duration_s - tests)
+        run = await self._runner.run(
+            stage.tests, purpose="candidate", fail_fast=stage.stop_first, timeout_s=limit
+        )
+        return run.report
+
+    def _take(self, report: TestReport, stage: Stage, outcomes: list[dict[str, str]]) -> bool:
+        outcomes.append({case.id: case.outcome.value for case in report.cases})
+        targets = set(self._baseline.targets)
+        must_turn = [test for test in stage.tests if test in targets]
+        return judge(report, must_turn, [test for test in stage.tests if test not in targets]).good
+
+    # ------------------------------------------------------------ stages
+
+    def stage(self, tests: Sequence[str], *, stop_first: bool = True) -> Stage:
+        """A stage with a limit that follows from what the tests took before."""
+        return Stage(tuple(tests), self._seconds(tests), stop_first)
+
+    def _ordered(self, tests: frozenset[str]) -> list[str]:
+        return [case.id for case in self._baseline.report.cases if case.id in tests]
+
+    def _seconds(self, tests: Sequence[str]) -> float:
+        known = self._baseline.report.by_id()
+        total = 0.0
+        for test in tests:
+            case = known.get(test)
+            if case is None:
+                total += self._baseline.duration_s  # a whole file that could not be collected
+            elif case.outcome is Outcome.TIMEOUT:
+                total += _HUNG_TEST_S
+            else:
+                total += case.duration_s
+        return _SLOWER * total + _GRACE_S
+
+
+def _trial(answer: Answer, stages: Sequence[Stage], targets: frozenset[str]) -> Trial:
+    whole = answer.ended and len(answer.stages) == len(stages)
+    good = whole and all(
+        seen.get(test, "") in (_GOOD if test not in targets else (_EXACTLY,))
+        for stage, seen in zip(stages, answer.stages, strict=True)
+        for test in stage.tests
+    )
+    return Trial(good, tuple(dict(each) for each in answer.stages), answer.mode)
+
+
+def _passing(answer: Answer | None) -> frozenset[str]:
+    if answer is None or not answer.stages:
+        return frozenset()
+    return frozenset(test for test, outcome in answer.stages[0].items() if outcome in _GOOD)
