@@ -1,10 +1,12 @@
 """Which of several plausible patches is right, and when the evidence cannot tell.
 
 The rule: patches that take functionality away come after all others; then the score
-decides, lowered for patches that build a constant of the failing test into the program.
+decides, lowered for patches that build a constant of the failing test into the program and
+for those that change what passing tests see. Patches that behave alike on every compared call
+(``behaviour.py``) count as one, and the one that changes fewest characters stands for them.
 Where scores differ by less than 2 %, the patch that changes clearly fewer characters is
-preferred. Two patches cannot be told apart when they are of the same kind of harm, score
-alike and are of like size: then the result is ``ambiguous``.
+preferred. The result is ``ambiguous`` when a patch of the same kind of harm that behaves
+otherwise (or is not known to behave alike) scores too close to the best.
 """
 
 from __future__ import annotations
@@ -13,49 +15,72 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from .behaviour import Behaviour
 from .candidates import Candidate
 from .family import Harm
 from .source import ModuleSource
 
 _TOO_CLOSE = 0.98
+"""Share of the best score at which another patch, of like size, cannot be told apart."""
 _LIKE_SIZE = 0.65
 _FROM_THE_TEST = 0.4
+_COLLATERAL = 0.3
+"""Part of the score that goes when every call of passing tests comes out otherwise."""
 _LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'[^'\n]*'|\"[^\"\n]*\"")
 _ORDINARY = frozenset(("0", "1", "-1", "2", '""', "''"))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Plausible patches, best first; ``ambiguous`` when the first two cannot be told apart."""
+    """Plausible patches, best first.
+
+    ``ambiguous`` when the first cannot be told from another. ``confidence`` (0 to 1) is the best's
+    share of its own score and that of the strongest patch that may behave otherwise.
+    """
 
     ranked: tuple[Candidate, ...]
     ambiguous: bool
+    confidence: float = 1.0
 
 
 def choose(
-    plausible: Sequence[Candidate], sources: Mapping[str, ModuleSource], test_literals: Collection[str]
+    plausible: Sequence[Candidate],
+    sources: Mapping[str, ModuleSource],
+    test_literals: Collection[str],
+    behaviour: Behaviour | None = None,
 ) -> Choice:
     """Orders plausible patches by the rule above; stable for equal ones."""
+    effects = behaviour or Behaviour()
+    scores = {
+        id(candidate): candidate.score
+        * (_FROM_THE_TEST if _new_literals(candidate, sources[candidate.path]) & set(test_literals) else 1.0)
+        * (1.0 - _COLLATERAL * effects.collateral(candidate))
+        for candidate in plausible
+    }
 
     def judged(candidate: Candidate) -> float:
-        baked = _new_literals(candidate, sources[candidate.path]) & set(test_literals)
-        return candidate.score * (_FROM_THE_TEST if baked else 1.0)
-
-    def order(candidate: Candidate) -> tuple[bool, float]:
-        return (candidate.harm is Harm.REMOVES, -judged(candidate))
+        return scores[id(candidate)]
 
     def alike(first: Candidate, second: Candidate) -> bool:
         return first.harm is second.harm and judged(second) >= _TOO_CLOSE * judged(first)
 
-    ranked = sorted(plausible, key=order)
+    ranked = sorted(plausible, key=lambda each: (each.harm is Harm.REMOVES, -judged(each)))
     if not ranked:
-        return Choice((), False)
-    rivals = [each for each in ranked if alike(ranked[0], each)]
+        return Choice((), False, 0.0)
+    top = ranked[0]
+    rivals = [each for each in ranked if alike(top, each)]
     smallest = min(rivals, key=_size)
     ranked.remove(smallest)
     ranked.insert(0, smallest)
-    ambiguous = any(_size(smallest) >= _LIKE_SIZE * _size(each) for each in rivals if each is not smallest)
-    return Choice(tuple(ranked), ambiguous)
+    others = [each for each in ranked[1:] if not effects.same(smallest, each)]
+    close = [each for each in others if each in rivals]
+    ambiguous = any(_size(smallest) >= _LIKE_SIZE * _size(each) for each in close)
+    strongest = max((judged(each) for each in others if each.harm <= smallest.harm), default=0.0)
+    return Choice(tuple(ranked), ambiguous, _share(judged(smallest), strongest))
+
+
+def _share(own: float, other: float) -> float:
+    return round(own / (own + other), 3) if own + other else 0.0
 
 
 def literals_of(text: str) -> frozenset[str]:

@@ -6,12 +6,14 @@ import ast
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...sandbox.base.errors import ToolError
+from ...sandbox.workspace.names import is_test_path
 from ..tools.base import Progress, ToolContext
 from .baseline import Baseline, take_baseline
+from .behaviour import Behaviour
 from .candidates import Candidate, generate
 from .choice import Choice, choose, literals_of
 from .diffs import unified_diff
@@ -41,9 +43,13 @@ class _Run:
     sources: Mapping[str, ModuleSource]
     state: SearchState
     phases: dict[str, float] = field(default_factory=dict[str, float])
+    behaviour: Behaviour = field(default_factory=Behaviour)
 
-    def patch(self, candidate: Candidate, proof: Proof | None) -> dict[str, Any]:
+    def patch(
+        self, candidate: Candidate, proof: Proof | None, other_than: Candidate | None = None
+    ) -> dict[str, Any]:
         source = self.sources[candidate.path]
+        difference = self.behaviour.difference(candidate, other_than) if other_than is not None else ""
         return {
             "diff": unified_diff(candidate.path, source.text, candidate.text(source)),
             "path": candidate.path,
@@ -52,13 +58,19 @@ class _Run:
             "explanation": explain(candidate, source, self.baseline),
             "verified": proof is not None and proof.good,
             "ledger_rows": list(proof.rows) if proof else [],
+            "difference": difference,
         }
 
     def result(
-        self, status: str, patches: Sequence[dict[str, Any]], alternatives: Sequence[dict[str, Any]] = ()
+        self,
+        status: str,
+        patches: Sequence[dict[str, Any]],
+        alternatives: Sequence[dict[str, Any]] = (),
+        confidence: float = 0.0,
     ) -> dict[str, Any]:
         return {
             "status": status,
+            "confidence": confidence,
             "limit": self.state.limit,
             "candidates_tried": self.state.tried,
             "candidates_generated": self.state.generated,
@@ -139,10 +151,10 @@ async def _search_and_prove(
     try:
         search = Search(run.sources, run.baseline, validator, run.state, report)
         await search.run(candidates, limits, clock)
-        choice = choose(run.state.plausible, run.sources, _literals(context, run.baseline))
+        choice = await _choose(context, run, validator)
         if choice.ranked:
             smallest = await minimise(choice.ranked[0], search.passes)
-            choice = Choice((smallest, *choice.ranked[1:]), choice.ambiguous)
+            choice = replace(choice, ranked=(smallest, *choice.ranked[1:]))
     finally:
         await validator.close()
     run.phases["validate_s"] = time.monotonic() - started
@@ -150,6 +162,23 @@ async def _search_and_prove(
     await context.workspace.restore(run.baseline.tree)
     report(run.state)
     return await _conclude(context, run, choice, clock)
+
+
+async def _choose(context: ToolContext, run: _Run, validator: Validator) -> Choice:
+    """The order of the plausible patches, once what they do has been compared."""
+    literals = _literals(context, run.baseline)
+    choice = choose(run.state.plausible, run.sources, literals)
+    if len(choice.ranked) > 1:
+        context.progress(Progress("patch", f"comparing what {len(choice.ranked)} plausible patches do"))
+        run.behaviour = await validator.compare(choice.ranked, _project_files(run.baseline))
+        choice = choose(run.state.plausible, run.sources, literals, run.behaviour)
+    return choice
+
+
+def _project_files(baseline: Baseline) -> list[str]:
+    """Files of the project that tests ran, without the tests."""
+    paths = {path for files in baseline.coverage.values() for path in files}
+    return sorted(path for path in paths if not is_test_path(path))
 
 
 async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Clock) -> dict[str, Any]:
@@ -169,13 +198,17 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
         attempts = choice.ranked or [each for _, each in sorted(run.state.partial, key=lambda pair: -pair[0])]
         return run.result("not_fixed", [run.patch(each, None) for each in attempts[:_MOST_ALTERNATIVES]])
     shown = {id(candidate) for candidate, _ in proven}
-    others = [run.patch(each, None) for each in choice.ranked if id(each) not in shown][:_MOST_ALTERNATIVES]
-    if len(proven) > 1:
-        patches = [run.patch(*each) for each in proven]
-        return run.result("ambiguous", patches[:1], [*patches[1:], *others])
     candidate, proof = proven[0]
+    # Patches that do the same are no alternatives.
+    left = [
+        each for each in choice.ranked if id(each) not in shown and not run.behaviour.same(candidate, each)
+    ]
+    others = [run.patch(each, None, candidate) for each in left[:_MOST_ALTERNATIVES]]
+    if choice.ambiguous and len(proven) > 1:
+        rivals = [run.patch(each, its, candidate) for each, its in proven[1:]]
+        return run.result("ambiguous", [run.patch(candidate, proof)], [*rivals, *others], choice.confidence)
     keep(context.workspace, run.sources[candidate.path], candidate)
-    return run.result("fixed", [run.patch(candidate, proof)], others)
+    return run.result("fixed", [run.patch(candidate, proof)], others, choice.confidence)
 
 
 async def _open_validator(context: ToolContext, baseline: Baseline) -> Validator:

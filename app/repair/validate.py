@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..repo.testing.report import Outcome, TestReport
 from ..repo.testing.runner import TestRunner
 from ..repo.testing.warm import Answer, Stage, WarmServer
 from ..repo.testing.zygote import Zygote
 from .baseline import Baseline
+from .behaviour import MOST_VERSIONS, Behaviour
 from .candidates import Candidate
 from .source import ModuleSource
 from .verdict import judge
@@ -35,6 +36,9 @@ _HUNG_TEST_S = 5.0
 """What a test that ended by its limit is taken to need once it is repaired."""
 _GOOD = ("passed", "xfailed", "xpassed")
 _EXACTLY = "passed"
+_MOST_PROBED = 30
+"""Tests per patch whose calls are compared."""
+_PROBE_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,24 @@ class Validator:
         if not zygote.forks:
             return await self._on_files(candidate, source, stages)
         return await self._forked(zygote, candidate, stages)
+
+    async def compare(self, candidates: Sequence[Candidate], sources: Sequence[str]) -> Behaviour:
+        """What patches do on the calls of the tests around them; empty where code cannot be exchanged."""
+        compared = list(candidates[:MOST_VERSIONS])
+        if not self._warm.ready or not compared:
+            return Behaviour()
+        near = dict.fromkeys(self._baseline.targets[:_MOST_PROBED])
+        for candidate in compared:
+            lines = range(candidate.line, candidate.end_line + 1)
+            through = self._baseline.tests_through(candidate.path, lines)
+            near.update(dict.fromkeys([test for test in through if test in self.steady][:_MOST_PROBED]))
+        stage = self.stage(list(near), stop_first=False)
+        stage = replace(stage, cpu_s=stage.cpu_s + _PROBE_S)
+        versions = [
+            (each.path, [(edit.start, edit.end, edit.text) for edit in each.edits]) for each in compared
+        ]
+        probe = await self._warm.probe(versions, stage, sources)
+        return Behaviour.of(compared, probe, self._baseline.passing)
 
     async def close(self) -> None:
         await self._warm.close()

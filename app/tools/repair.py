@@ -5,7 +5,9 @@ Data::
     {"status": "fixed|not_fixed|ambiguous|interrupted",
      "limit": "candidates" | "time" | null,      which limit ended the search
      "candidates_tried": int, "candidates_generated": int,
-     "patches": [{"diff", "path", "line", "family", "explanation", "verified", "ledger_rows": [int]}],
+     "patches": [{"diff", "path", "line", "family", "explanation", "verified", "ledger_rows": [int],
+                  "difference"}],                a call on which it differs from the first patch, or ""
+     "confidence": 0 to 1,                       see app/repair/choice.py
      "alternatives": [same], "phases": {"locate_s", "generate_s", "validate_s", "verify_s"}}
 
 ``fixed``: the first patch is verified and applied to the workspace. ``ambiguous``: patches
@@ -52,5 +54,6 @@ def _text(data: dict[str, Any]) -> str:
     for title, patches in (("", data["patches"]), ("Alternative: ", data["alternatives"])):
         for patch in patches:
             state = "verified" if patch["verified"] else "not verified in fresh processes"
-            lines += [f"{title}{patch['explanation']} ({state})", patch["diff"]]
+            differs = f" Differs: {patch['difference']}." if patch["difference"] else ""
+            lines += [f"{title}{patch['explanation']} ({state}){differs}", patch["diff"]]
     return "\n".join(lines)

@@ -51,6 +51,26 @@ class Answer:
     """Test id -> what it shares with other processes (see inside/watching.py)."""
 
 
+@dataclass(frozen=True)
+class ProbedCall:
+    """One call with what each version did: (fingerprint, shown); the first is the program as it is."""
+
+    test: str
+    text: str
+    neighbour: bool
+    """Whether the arguments were changed a little from what the test gave."""
+    results: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Calls of some tests, compared over several versions."""
+
+    made: tuple[bool, ...]
+    """Per version asked for: whether it takes part (results hold only those that do, after the original)."""
+    calls: tuple[ProbedCall, ...]
+
+
 class WarmServer:
     """The warm process of one sandbox. ``start`` first; several ``run`` may be in flight."""
 
@@ -122,6 +142,50 @@ class WarmServer:
 
         Unknown tests are left out. A stage after one with a bad test does not run.
         """
+        answer = await self._ask(path, edits, stages, {})
+        return None if answer is None else self._answer(answer)
+
+    async def probe(
+        self,
+        versions: Sequence[tuple[str, Sequence[tuple[int, int, str]]]],
+        stage: Stage,
+        sources: Sequence[str],
+        *,
+        most: int = 300,
+        seed: int = 0,
+    ) -> Probe | None:
+        """How versions behave on the calls a stage's tests make, and on neighbouring ones.
+
+        Args:
+            versions: path and edits of each.
+            stage: the tests; its processor time is for everything together.
+            sources: the repository's files that are no tests: calls into these count.
+            most: calls at most.
+            seed: for the choice of neighbours.
+        """
+        asked = [{"path": path, "edits": [list(edit) for edit in edits]} for path, edits in versions]
+        extra = {"probe": {"versions": asked, "sources": list(sources), "most": most, "seed": seed}}
+        answer = await self._ask("", (), [stage], extra)
+        if answer is None:
+            return None
+        calls = tuple(
+            ProbedCall(
+                self._ids[index] if 0 <= index < len(self._ids) else "",
+                str(text),
+                bool(neighbour),
+                tuple((str(mark), str(shown)) for mark, shown in results),
+            )
+            for index, text, neighbour, results in answer["probed"]
+        )
+        return Probe(tuple(bool(each) for each in answer["versions"]), calls)
+
+    async def _ask(
+        self,
+        path: str,
+        edits: Sequence[tuple[int, int, str]],
+        stages: Sequence[Stage],
+        extra: Mapping[str, Any],
+    ) -> dict[str, Any] | None:
         messages, runner = self._messages, self._runner
         if messages is None or runner is None:
             return None
@@ -144,6 +208,7 @@ class WarmServer:
                     "edits": [list(edit) for edit in edits],
                     "stages": asked,
                     "memory_bytes": self._memory_bytes or runner.sandbox.spec.limits.memory_bytes or 0,
+                    **extra,
                 }
             )
             wall = sum(stage.cpu_s * _WALL_FACTOR + _WALL_EXTRA_S for stage in stages)
@@ -155,8 +220,7 @@ class WarmServer:
             self._waiting.pop(number, None)
         if answer is None:
             await self.close()
-            return None
-        return self._answer(answer)
+        return answer
 
     async def close(self) -> None:
         """Ends the process and everything it forked; idempotent."""

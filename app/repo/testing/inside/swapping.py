@@ -84,14 +84,14 @@ class Swap:
     """What to do in the child: give these functions that code."""
 
     def __init__(self, functions: List[Any], code: Any, path: str, text: str) -> None:
-        self._functions = functions
-        self._code = code
+        self.functions = functions
+        self.code = code
         self._path = path
         self._text = text
 
     def apply(self) -> None:
-        for function in self._functions:
-            function.__code__ = self._code
+        for function in self.functions:
+            function.__code__ = self.code
         show(self._path, self._text)
 
 

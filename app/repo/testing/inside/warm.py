@@ -15,6 +15,11 @@ then for each ``{"id": n, "path": p, "edits": [[start, end, text], ...], "memory
 Answers come in the order in which candidates end. Stages run in order; a later one only when
 every test of those before passed. A message without edits runs the tests as they are. ``marks``
 says what a test did that a forked process shares with others: see watching.py.
+
+A message without edits may also ask ``"probe": {"versions": [{"path", "edits"}, ...], "sources":
+[paths], "most": n, "seed": n}``: the answer then has ``"probed": [[index of the test, call,
+neighbour, [[fingerprint, shown], ...]], ...]`` (see probing.py), where the first version is the
+program as it is, and ``"versions": [whether each could be made]``.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ import time
 import traceback
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from . import overlay, processes, watching
+from . import overlay, probing, processes, watching
 from .session import Session
 from .swapping import CallRecord, Refused, Swapper
 
@@ -55,6 +60,7 @@ class PipeStream:
         self._pid = os.getpid
         self._encode = json.JSONEncoder(ensure_ascii=True).encode
         self.index: Dict[str, int] = {}
+        self.current = -1
         self.bad = 0
 
     def emit(self, event: str, **values: Any) -> None:
@@ -65,6 +71,7 @@ class PipeStream:
                 self.bad += 1
             self.send([self.index.get(values["id"], -1), values["outcome"], self._watch.take()])
         elif event == "test_start":
+            self.current = self.index.get(values["id"], -1)
             self._watch.take()
 
     def send(self, message: Any) -> None:
@@ -87,6 +94,8 @@ class _Child:
         self.data = b""
         self.stages: List[List[List[Any]]] = []
         self.marks: Dict[int, List[str]] = {}
+        self.probed: List[Any] = []
+        self.versions: List[bool] = []
         self.ended = False
         self.deadline = self.started + _WALL_EXTRA_S
 
@@ -102,6 +111,8 @@ class _Child:
     def _take(self, message: Any) -> None:
         if message == "end":
             self.ended = True
+        elif isinstance(message, dict):
+            self.probed.append(message["probed"])
         elif message == "stage":
             cpu = self._cpu[len(self.stages)]
             self.stages.append([])
@@ -188,22 +199,44 @@ class Server:
             except (SyntaxError, ValueError, RecursionError, OSError) as error:
                 self._wire.send({"id": message["id"], "refused": type(error).__name__})
                 return
+        versions: List[Any] = []
+        made: List[bool] = []
+        for version in message.get("probe", {}).get("versions", ()):
+            swap = self._version(version)
+            made.append(swap is not None)
+            if swap is not None:
+                versions.append(swap)
         self._count += 1
         scratch = os.path.join(self._scratch, "child-%d" % self._count)
         source, target = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(source)
-            self._child(message, action, target, scratch)
+            self._child(message, action, versions, target, scratch)
         os.close(target)
-        self._children[source] = _Child(message, mode, pid, source, scratch)
+        child = self._children[source] = _Child(message, mode, pid, source, scratch)
+        child.versions = made
+
+    def _version(self, version: Dict[str, Any]) -> Any:
+        try:
+            return self._swapper.plan(version["path"], version["edits"])
+        except (Refused, SyntaxError, ValueError, RecursionError, OSError):
+            # Not by exchanging code: this version is not compared, and the answer says so.
+            return None
 
     def _action(self, path: str, edits: List[List[Any]]) -> Tuple[str, Callable[[], None]]:
         if self._swapper.is_imported(path):
             return "swap", self._swapper.plan(path, edits).apply
         return "import", lambda: overlay.install(self._root, {path: edits})
 
-    def _child(self, message: Dict[str, Any], action: Callable[[], None], pipe: int, scratch: str) -> None:
+    def _child(
+        self,
+        message: Dict[str, Any],
+        action: Callable[[], None],
+        versions: List[Any],
+        pipe: int,
+        scratch: str,
+    ) -> None:
         """The forked process; never returns."""
         code = 70
         try:
@@ -220,6 +253,7 @@ class Server:
             stream.index = {test_id: index for index, test_id in enumerate(self._ids)}
             self._session.adopt(stream)
             action()
+            probe = self._probe(message, versions, stream) if "probe" in message else None
             for stage in message["stages"]:
                 stream.send("stage")
                 signal.setitimer(signal.ITIMER_PROF, float(stage["cpu_s"]))
@@ -227,12 +261,33 @@ class Server:
                 if stream.bad:
                     break
             signal.setitimer(signal.ITIMER_PROF, 0)
+            if probe is not None:
+                probe.stop()
             stream.send("end")
             code = 0
         except BaseException:  # noqa: BLE001  whatever it was must reach the log, not the server's loop
             traceback.print_exc()
         finally:
             os._exit(code)
+
+    def _probe(self, message: Dict[str, Any], versions: List[Any], stream: PipeStream) -> Any:
+        wanted = message["probe"]
+        sources = frozenset(os.path.realpath(os.path.join(self._root, path)) for path in wanted["sources"])
+        known: Dict[str, bool] = {}
+
+        def is_project(filename: str) -> bool:
+            if filename not in known:
+                known[filename] = os.path.realpath(filename) in sources
+            return known[filename]
+
+        def send(found: List[Any]) -> None:
+            stream.send({"probed": [stream.current, *found]})
+
+        every = [probing.Version([], None)]
+        every.extend(probing.Version(swap.functions, swap.code) for swap in versions)
+        probe = probing.Probe(every, is_project, send, int(wanted["most"]), int(wanted["seed"]))
+        probe.start()
+        return probe
 
     def _finish(self, descriptor: int, stopped: str) -> None:
         child = self._children.pop(descriptor)
@@ -253,6 +308,8 @@ class Server:
                 "exit_code": code,
                 "duration_s": time.monotonic() - child.started,
                 "marks": child.marks,
+                "probed": child.probed,
+                "versions": child.versions,
             }
         )
 
