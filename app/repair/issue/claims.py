@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from .blocks import parse_python
@@ -127,9 +127,15 @@ def read_claims(prose: Sequence[str]) -> tuple[Claim, ...]:
                 pending = None
                 continue
         pending = None
+        about = ""
         for sentence in _SENTENCE_END.split(paragraph[: 20 * _MAX_SENTENCE]):
-            if sentence and len(claims) < _MAX_CLAIMS:
-                claims += read_sentence(sentence[:_MAX_SENTENCE], line)
+            if not sentence or len(claims) >= _MAX_CLAIMS:
+                continue
+            for claim in read_sentence(sentence[:_MAX_SENTENCE], line):
+                # "f(1) raises KeyError. It should return None."
+                claims.append(claim if claim.subject or not about else replace(claim, subject=about))
+            subjects = _subjects(sentence[:_MAX_SENTENCE])
+            about = subjects[-1][2] if subjects else about
     return tuple(claims[:_MAX_CLAIMS])
 
 
@@ -292,8 +298,9 @@ def _subjects(sentence: str) -> list[tuple[int, int, str]]:
         code = span["code"].strip().removeprefix(">>> ")
         if has_call(code):
             found.append((span.start(), span.end(), code))
+    spans = [span.span() for span in _SPAN.finditer(sentence)]
     for call in _CALL.finditer(sentence):
-        if any(start <= call.start() < end for start, end, _ in found):
+        if any(start <= call.start() < end for start, end in spans):
             continue
         end = balanced(sentence, call.end() - 1)
         while end is not None:

@@ -78,7 +78,7 @@ def read_issue_text(text: str, files: Iterable[str] | PathIndex = ()) -> IssueTe
     split = split_issue(text)
     prose = "\n".join(split.prose)
     everything = "\n".join(split.lines)
-    title = next((line.strip().lstrip("# ").strip() for line in split.prose if line.strip()), "")
+    title = _title(split)
     spans = tuple(dict.fromkeys(match["code"].strip() for match in _SPAN.finditer(prose)))[:_MAX]
     return IssueText(
         title=title[:300],
@@ -93,6 +93,22 @@ def read_issue_text(text: str, files: Iterable[str] | PathIndex = ()) -> IssueTe
         identifiers=_identifiers(prose),
         claims=read_claims(split.prose),
     )
+
+
+_TEMPLATE = re.compile(
+    r"^(?:steps\b.*|describe\b.*|description|(?:a )?minimal\b.*|summary|problem|bug(?: report)?|environment"
+    r"|expected\b.*|actual\b.*|what happened\W*|to reproduce|reproduction)\W*$",
+    re.IGNORECASE,
+)
+
+
+def _title(split: Split) -> str:
+    """The first line, where it is a line about the problem: no code, no heading of a template."""
+    first = next((number for number, line in enumerate(split.lines) if line.strip()), 0)
+    line = split.prose[first].strip().lstrip("# ").strip() if split.prose else ""
+    if _TEMPLATE.match(line) or len(line.split()) < 3:
+        return ""
+    return line
 
 
 def _errors(text: str) -> tuple[ErrorSeen, ...]:
