@@ -6,10 +6,15 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from .evidence import Evidence
 from .knowledge import Knowledge
+from .runtime_types import RuntimeTypes
 from .source import FUNCTIONS, Function, ModuleSource
+
+if TYPE_CHECKING:
+    from .values import RuntimeValues
 
 
 class ModuleView:
@@ -20,14 +25,24 @@ class ModuleView:
         source: ModuleSource,
         evidence: Evidence | None = None,
         knowledge: Knowledge | None = None,
+        values: RuntimeValues | None = None,
     ) -> None:
         self.source = source
         self.evidence = evidence or Evidence()
+        self.types = RuntimeTypes(source, values)
         self._knowledge = knowledge
         self._locals: dict[ast.AST, tuple[str, ...]] = {}
         self._firsts: dict[ast.AST, dict[str, int]] = {}
         self._members: dict[ast.AST, tuple[str, ...]] = {}
         self._constants: dict[tuple[ast.AST, type], tuple[object, ...]] = {}
+
+    def type_of(self, name: str, line: int) -> str:
+        """Run-time type of a name (or ``name.attribute``) in the function around a line; "" when not seen."""
+        return self.types.type_of(name, line)
+
+    def fit(self, old: str, new: str, node: ast.AST) -> float:
+        """Factor on the weight of a proposal that puts one name in another's place; 0: it cannot be."""
+        return self.types.fit(old, new, node, self.evidence.raised)
 
     @cached_property
     def knowledge(self) -> Knowledge:

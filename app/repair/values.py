@@ -150,6 +150,14 @@ def types_of(seen: Iterable[Seen]) -> tuple[str, ...]:
     return tuple(sorted(counts, key=lambda name: (-counts[name], name)))
 
 
+def places_of(lines: Mapping[str, Mapping[int, float]], most: int = 120) -> list[Spot]:
+    """The most suspicious lines as places to look at: what families ask about lies there."""
+    ranked = sorted(
+        (-round(score, 6), path, line) for path, scores in lines.items() for line, score in scores.items()
+    )
+    return [Spot.at(path, line) for _, path, line in ranked[:most]]
+
+
 async def observe(
     runner: TestRunner, tests: Sequence[str], spots: Sequence[Spot], *, timeout_s: float | None = None
 ) -> RuntimeValues:

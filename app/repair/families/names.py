@@ -12,6 +12,9 @@ from ..similarity import likeness
 from ..source import FUNCTIONS
 
 _MOST_GLOBALS = 4
+_MOST_PARTS = 5
+_FORGOTTEN = 0.9
+"""Weight at least, for what the function never reads."""
 
 
 class Names(Family):
@@ -32,7 +35,9 @@ class Names(Family):
         here = view.names_at(node)
         for name in here:
             if name != node.id and name not in ("self", "cls"):
-                weight = 0.45 + 0.55 * likeness(node.id, name)
+                weight = (0.45 + 0.55 * likeness(node.id, name)) * view.fit(node.id, name, node)
+                if not weight:
+                    continue  # what it held while the tests ran cannot stand here
                 yield Proposal(replace(view, node, name), f"replaces {node.id} by {name}", weight)
         others = [
             n for n in view.module_names if n not in here and n != node.id and n not in view.called_names
@@ -43,6 +48,26 @@ class Names(Family):
             if alike > 0.3:
                 yield Proposal(replace(view, node, name), f"replaces {node.id} by {name}", 0.2 + 0.6 * alike)
         yield from self._members(node, view)
+        yield from self._parts(node, view)
+
+    def _parts(self, node: ast.Name, view: ModuleView) -> Iterator[Proposal]:
+        """An attribute of the object, or an item of the pair, instead of the whole."""
+        parent = view.source.parents.get(node)
+        if isinstance(parent, (ast.Attribute, ast.Subscript, ast.Starred)) or node.id in view.called_names:
+            return
+        if node.id in view.module_names and node.id not in view.names_at(node):
+            return
+        attributes = view.attributes_of(node)
+        plain = [name for name in attributes if name not in view.called_attributes]
+        for rank, name in enumerate(plain[:_MOST_PARTS]):
+            text = f"{node.id}.{name}"
+            yield Proposal(
+                replace(view, node, text), f"takes {text} instead of {node.id}", 0.55 - 0.05 * rank
+            )
+        if node.id in view.remembered("indexed", _indexed) or isinstance(parent, (ast.Return, ast.Lambda)):
+            for index in (0, 1, -1):
+                text = f"{node.id}[{index}]"
+                yield Proposal(replace(view, node, text), f"takes {text} instead of {node.id}", 0.3)
 
     def _members(self, node: ast.Name, view: ModuleView) -> Iterator[Proposal]:
         """A local that shadows the attribute of the same name."""
@@ -54,3 +79,16 @@ class Names(Family):
             yield Proposal(
                 replace(view, node, f"self.{node.id}"), f"replaces {node.id} by self.{node.id}", 0.7
             )
+
+
+def _indexed(view: ModuleView) -> frozenset[str]:
+    """Variables that are subscripted with small numbers somewhere."""
+    return frozenset(
+        node.value.id
+        for node in ast.walk(view.source.tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _small(node.slice)
+    )
+
+
+def _small(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and type(index.value) is int
