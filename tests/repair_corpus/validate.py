@@ -27,7 +27,8 @@ from observe import observe, same
 COUNT = 200
 LEAST_NORMAL = 100
 LEAST_REACHED = 20
-_TESTS_LIMIT_S = 15.0
+_TEST_LIMIT_S = 2
+_TESTS_LIMIT_S = 30.0
 
 
 class _Outcomes:
@@ -77,6 +78,7 @@ def _run_tests(folder: Path, result: Path) -> None:
         sys.dont_write_bytecode = True
         plugin = _Outcomes()
         options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", os.devnull]
+        options += [f"--timeout={_TEST_LIMIT_S}", "--timeout-method=signal"]
         pytest.main([*options, "."], plugins=[plugin])
         result.write_text(json.dumps(plugin.outcomes))
     finally:
