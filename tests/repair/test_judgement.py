@@ -16,7 +16,7 @@ from whimbrel.app.repair.evidence import Evidence
 from whimbrel.app.repair.family import Harm
 from whimbrel.app.repair.minimise import minimise
 from whimbrel.app.repair.source import Edit, ModuleSource
-from whimbrel.app.repair.spectra import Counts, count_lines, ochiai
+from whimbrel.app.repair.spectra import Counts, Spectrum, dstar, ochiai
 from whimbrel.app.repair.verdict import judge
 from whimbrel.app.repo.testing.report import CollectionError, Outcome, TestCase, TestReport, TraceFrame
 from whimbrel.sandbox.base.git import Git
@@ -48,7 +48,19 @@ def test_lines_are_counted_per_test_and_files_without_failures_are_left_out():
         "bad": {"a.py": frozenset({1, 2})},
         "good": {"a.py": frozenset({2, 3}), "b.py": frozenset({1})},
     }
-    assert count_lines(coverage, ["bad"], ["good"]) == {"a.py": {1: Counts(1, 0), 2: Counts(1, 1)}}
+    spectrum = Spectrum(coverage, ["bad"], ["good"])
+    counts = {
+        path: {line: spectrum.counts(tests) for line, tests in lines.items()}
+        for path, lines in spectrum.lines.items()
+    }
+    assert counts == {"a.py": {1: Counts(1, 0), 2: Counts(1, 1), 3: Counts(0, 1)}}
+
+
+def test_dstar_grows_with_failing_runs_and_stays_between_zero_and_one():
+    assert dstar(Counts(2, 0), 2) == 1.0
+    assert dstar(Counts(2, 4), 2) == 0.5
+    assert dstar(Counts(1, 4), 2) == pytest.approx((1 / 5) / (1 + 1 / 5))
+    assert dstar(Counts(0, 0), 0) == 0.0
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SKIPPED, Outcome.XFAILED, Outcome.XPASSED, Outcome.FAILED])
@@ -216,6 +228,6 @@ def test_code_that_only_shows_values_is_less_suspicious_than_code_that_makes_the
     coverage = {"t.py::bad": {"a.py": frozenset({3, 6})}, "t.py::good": {"a.py": frozenset({6})}}
     report = TestReport((bad, good), coverage=coverage)
     baseline = Baseline("0" * 40, report, (bad,), (), frozenset({"t.py::good"}), (), 1.0, 1)
-    context = SimpleNamespace(workspace=SimpleNamespace(read=lambda _: text))
+    context = SimpleNamespace(workspace=SimpleNamespace(read=lambda _: text), scratch={})
     places = localise(context, baseline).locations  # type: ignore[arg-type]
     assert [place.function for place in places] == ["A.size", "A.__repr__"]

@@ -1,0 +1,1 @@
+"""Fault localisation by fused evidence: what each module adds is said in ``ranking``."""
