@@ -15,6 +15,7 @@ from .knowledge import Knowledge
 from .localise import Localisation
 from .scope import ModuleView
 from .source import Edit, ModuleSource, apply_edits
+from .values import RuntimeValues
 
 _LEAST_SUSPICION = 0.02
 _SIZE_COST = 0.06
@@ -45,16 +46,21 @@ class Candidate:
 
 
 def generate(
-    localisation: Localisation, evidence: Evidence, seed: int = 0, knowledge: Knowledge | None = None
+    localisation: Localisation,
+    evidence: Evidence,
+    seed: int = 0,
+    knowledge: Knowledge | None = None,
+    values: RuntimeValues | None = None,
 ) -> list[Candidate]:
     """All candidates, likeliest first; equal texts only once. ``seed`` only orders exact ties.
 
     ``knowledge`` holds the project's expressions; without it each file knows its own.
+    ``values``: what was observed at ``values.places_of(localisation.lines)``, for types.
     """
     best: dict[tuple[str, tuple[Edit, ...]], Candidate] = {}
     for path in sorted(localisation.lines):
         source = localisation.sources[path]
-        view = ModuleView(source, evidence, knowledge)
+        view = ModuleView(source, evidence, knowledge, values)
         for candidate in _of_file(view, localisation.lines[path], all_families()):
             key = (path, _shortest(source.text, candidate.edits))
             if key not in best or candidate.score > best[key].score:

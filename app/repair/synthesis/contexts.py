@@ -66,8 +66,8 @@ def _computed_children(node: ast.expr) -> Iterator[ast.expr]:
     match node:
         case ast.BinOp(op=op) if type(op) in _NUMBERS:
             yield from (node.left, node.right)
-        case ast.Compare(ops=[op]) if type(op) in _COMPARED:
-            yield from (node.left, node.comparators[0])
+        case ast.Compare(ops=ops) if all(type(op) in _COMPARED for op in ops):
+            yield from (node.left, *node.comparators)
         case ast.BoolOp():
             yield from node.values
         case ast.UnaryOp(op=ast.Not() | ast.USub()):
@@ -119,11 +119,18 @@ class Context:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _NUMBERS:
                 one, other = self._evaluate(left, row, inner), self._evaluate(right, row, inner)
                 return _combined(op, one, other)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARED:
-                one, other = self._evaluate(left, row, inner), self._evaluate(right, row, inner)
-                if isinstance(one, Opaque) or isinstance(other, Opaque):
-                    raise Undefined
-                return _COMPARED[type(op)](one, other)
+            case ast.Compare(left=left, ops=ops, comparators=others) if all(
+                type(o) in _COMPARED for o in ops
+            ):
+                one = self._evaluate(left, row, inner)
+                for op, each in zip(ops, others, strict=True):
+                    other = self._evaluate(each, row, inner)
+                    if isinstance(one, Opaque) or isinstance(other, Opaque):
+                        raise Undefined
+                    if not _COMPARED[type(op)](one, other):
+                        return False
+                    one = other
+                return True
             case ast.Compare(
                 left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
             ):

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .operations import BINARY, NEUTRAL, UNARY, Binary, Unary
-from .terms import Opaque, Term, kind_of, value_key
+from .terms import (
+    ATOM,
+    CONDITIONAL,
+    MAPPING,
+    NOTHING,
+    NUMBER,
+    OR,
+    SEQUENCE,
+    TEXT,
+    TRUTH,
+    Opaque,
+    Term,
+    kind_of,
+    sample_key,
+)
 
 MAX_SIZE = 5
-MOST_ATTEMPTS = 16000
+MOST_ATTEMPTS = 8000
 _MOST_PER_SIZE = 2500
+_MOST_TESTS = 250
+_MOST_VALUES = 8
 
 
 class Enumeration:
@@ -58,7 +74,52 @@ class Enumeration:
                     self._by_kind.setdefault((size, term.kind), []).append(term)
             yield from made
             if self._left <= 0:
-                return
+                break
+        yield from self._with_a_choice()
+
+    def _with_a_choice(self) -> Iterator[Term]:
+        """``new if condition else old``, its inverse, and ``mapping.get(key, old)``."""
+        singles = self._banks.get(1, [])
+        old = next((each for each in self._leaves if each.own), None)
+        if old is None:
+            return
+        mappings = [each for each in singles if each.kind == MAPPING]
+        keys = [each for each in singles if each.kind in (TEXT, NUMBER, SEQUENCE)]
+        for mapping in mappings:
+            for key in keys:
+                made = self._combined(
+                    f"{mapping.within(ATOM)}.get({key.text}, {old.text})",
+                    ATOM,
+                    (mapping, key, old),
+                    lambda holder, key, otherwise: holder.get(key, otherwise),
+                )
+                if made is not None:
+                    yield made
+        tests = [each for size in (1, 2, 3) for each in self._by_kind.get((size, TRUTH), ())][:_MOST_TESTS]
+        values = [each for each in singles if not each.own and each.kind in (old.kind, NOTHING)][
+            :_MOST_VALUES
+        ]
+        for test in tests:
+            for value in values:
+                text = f"{value.within(OR)} if {test.within(OR)} else {old.within(CONDITIONAL)}"
+                made = self._combined(text, CONDITIONAL, (test, value, old), lambda c, a, b: a if c else b)
+                if made is not None:
+                    yield made
+
+    def _combined(
+        self,
+        text: str,
+        level: int,
+        operands: tuple[Term, Term, Term],
+        compute: Callable[[Any, Any, Any], Any],
+    ) -> Term | None:
+        columns = (each.values for each in operands)
+        try:
+            values = [compute(*row) for row in zip(*columns, strict=True)]
+        except Exception:  # noqa: BLE001  whatever an operation raises on these values, it does not fit
+            return None
+        size, cost = sum(each.size for each in operands), 1.0 + sum(each.cost for each in operands)
+        return _made(text, level, size, cost, values, operands)
 
     def _of_size(self, size: int) -> Iterator[Term]:
         yield from (each for each in self._leaves if each.size == size)
@@ -108,7 +169,9 @@ class Enumeration:
         except Exception:  # noqa: BLE001  whatever an operation raises on these values, it does not fit
             return None
         text = f"{operation.before}{inner.within(operation.inner)}{operation.after}"
-        return _made(text, operation.level, size, operation.cost + inner.cost, values, inner.names)
+        if text.startswith("--"):
+            return None
+        return _made(text, operation.level, size, operation.cost + inner.cost, values, (inner,))
 
     def _binary(self, operation: Binary, left: Term, right: Term, size: int) -> Term | None:
         self._left -= 1
@@ -120,18 +183,25 @@ class Enumeration:
             return None
         text = operation.form.format(left.within(operation.left), right.within(operation.right))
         cost = operation.cost + left.cost + right.cost
-        return _made(text, operation.level, size, cost, values, left.names | right.names)
+        return _made(text, operation.level, size, cost, values, (left, right))
 
 
 def _made(
-    text: str, level: int, size: int, cost: float, values: list[Any], names: frozenset[str]
+    text: str, level: int, size: int, cost: float, values: list[Any], operands: tuple[Term, ...]
 ) -> Term | None:
+    """The term, unless it is one of its operands in all samples: then the operation shows no effect."""
+    content = tuple(values)
+    kind = kind_of(content)
     try:
-        content = tuple(values)
-        key = tuple(value_key(each) for each in content)
+        key = sample_key(kind, content)
     except (RecursionError, ValueError):
         return None  # a number too long to be written down
-    return Term(text, level, size, cost, content, kind_of(content), key, False, names)
+    names: frozenset[str] = frozenset()
+    for operand in operands:
+        if operand.key == key:
+            return None
+        names |= operand.names
+    return Term(text, level, size, cost, content, kind, key, False, names)
 
 
 def _scalar(term: Term) -> Any:

@@ -113,7 +113,7 @@ def values(samples: Samples, goal: Goal, view: ModuleView) -> list[Found]:
     """Expressions that have the forced values and keep the others, the nearest to the old one first."""
     distance = Distance(samples.site, view)
     found: list[Found] = []
-    for term, deviation in _terms(samples, goal, view, lambda term: term.key, itself=True):
+    for term, deviation in _terms(samples, goal, view, _keys, itself=True):
         found.append(_whole(term, deviation, distance))
     found += _in_holes(samples, goal, view, distance, value_key)
     return _ranked(found)
@@ -133,7 +133,7 @@ def _terms(
     samples: Samples,
     goal: Goal,
     view: ModuleView,
-    outcomes_of: Callable[[Term], Sequence[Any] | None],
+    outcomes_of: Callable[[Term], Callable[[int], Any] | None],
     *,
     itself: bool = False,
 ) -> Iterator[tuple[Term, float]]:
@@ -142,7 +142,7 @@ def _terms(
         outcomes = outcomes_of(term)
         if outcomes is None or term.text == samples.site.text or (term.constant and len(goal.rows) > 1):
             continue
-        deviation = goal.deviation(outcomes.__getitem__)
+        deviation = goal.deviation(outcomes)
         if deviation is not None:
             yield term, deviation
             count += 1
@@ -177,19 +177,20 @@ def _clauses(
         yield Found(text, joint, cost, term.text, form, deviation > 0)
 
 
-def _truths(term: Term, *, loose: bool) -> Sequence[bool] | None:
-    """Truth values of a term that may serve as a condition.
+def _truths(term: Term, *, loose: bool) -> Callable[[int], Any] | None:
+    """Truth values, by evaluation, of a term that may serve as a condition.
 
     Numbers may not: `if count` is seldom what is missing, and a comparison says it better.
     """
     if term.kind == TRUTH:
-        return term.values
+        return term.values.__getitem__
     if term.kind == NUMBER or not loose:
         return None
-    try:
-        return [truth(each) for each in term.values]
-    except Undefined:
-        return None
+    return lambda index: truth(term.values[index])
+
+
+def _keys(term: Term) -> Callable[[int], Any]:
+    return lambda index: value_key(term.values[index])
 
 
 def _truth_or_undefined(value: Any) -> bool:
@@ -255,20 +256,21 @@ def alternatives(
     kept = [row for row in samples.passing if row.result is not None]
     if condition:
         kept = [row for row in kept if outcome(row) is not None]
-    old = tuple(_own_key(row, condition) for row in [*rows, *kept])
+    own = [_own_key(row, condition) for row in rows]
+    goal = Goal(tuple(kept), tuple(_own_key(row, condition) for row in kept), len(kept))
     groups: dict[tuple[Any, ...], list[Found]] = {}
-    for term in Enumeration(leaves_for(site, [*rows, *kept], view, itself=not condition)):
-        if term.constant and kept:
+    for term in Enumeration(leaves_for(site, [*kept, *rows], view, itself=not condition)):
+        outcomes = _truths(term, loose=not boolean) if condition else _keys(term)
+        if outcomes is None or (term.constant and kept) or goal.deviation(outcomes) is None:
             continue
-        outcomes = _truths(term, loose=not boolean) if condition else term.key
-        if outcomes is None:
+        try:
+            key = tuple(outcomes(len(kept) + index) for index in range(len(rows)))
+        except Undefined:
             continue
-        key = tuple(outcomes)
-        if key[len(rows) :] != old[len(rows) :] or key == old:
-            continue
-        group = groups.setdefault(key[: len(rows)], [])
-        if len(group) < _MOST_FOUND:
-            group.append(_whole(term, 0.0, distance))
+        if list(key) != own:
+            group = groups.setdefault(key, [])
+            if len(group) < _MOST_FOUND:
+                group.append(_whole(term, 0.0, distance))
     made = [Alternative(key, tuple(_ranked(group))) for key, group in groups.items()]
     made.sort(key=lambda each: (each.members[0].cost, each.members[0].text))
     return made

@@ -14,6 +14,7 @@ from .terms import ATOM, SIGN, Opaque, Term, known, leaf
 
 _MOST_ROWS = 40
 _MOST_NAMES = 14
+_MOST_LEAVES = 26
 _MOST_ATTRIBUTES = 16
 _MOST_CONSTANTS = 6
 
@@ -108,7 +109,8 @@ def leaves_for(site: Site, rows: Sequence[Row], view: ModuleView, *, itself: boo
     first: dict[str, Term] = {}
     for term in found:
         first.setdefault(term.text, term)
-    return list(first.values())
+    # What stands near comes first; with too many, nothing but pairs would ever be built.
+    return sorted(first.values(), key=lambda term: (term.cost, term.text))[:_MOST_LEAVES]
 
 
 def _own(site: Site, rows: Sequence[Row], *, itself: bool) -> list[Term]:
@@ -124,7 +126,8 @@ def _own(site: Site, rows: Sequence[Row], *, itself: bool) -> list[Term]:
             text = site.source.segment(node)
             values = [known(each) for each in present]
             names = frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
-            found.append(leaf(text, values, cost=0.9, level=level_of(node), names=names))
+            own = node is site.node
+            found.append(leaf(text, values, cost=0.9, level=level_of(node), names=names, own=own))
     return found
 
 

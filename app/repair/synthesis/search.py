@@ -47,6 +47,8 @@ _MOST_FORCED = 3
 _MOST_VALUES = 9
 _MOST_BUILT = 10
 """Expressions that are tried for one forced outcome."""
+_MOST_GIVEN = 6
+"""Candidates per site: what comes later is further from the program as it is."""
 _ENOUGH = 2
 """Forced outcomes that are followed up per site."""
 
@@ -103,6 +105,8 @@ async def synthesise(
     cases = [case for case in baseline.failing if baseline.coverage.get(case.id)] or list(baseline.failing)
     if not cases or baseline.broken:
         return  # what cannot be imported has no values
+    if not budget.left():
+        return
     sites = _reached(find_sites(localisation.sources, localisation.lines, 8 * budget.sites), baseline, cases)
     sites = sites[: budget.sites]
     tests = [case.id for case in cases[:_MOST_FAILING]] + _witnesses(sites, baseline)
@@ -174,6 +178,7 @@ class _Attempt:
         self._targets = tuple(targets)
         self._expected = expected
         self._used = 0
+        self._given = 0
         self._tried: set[str] = set()
         # The failing test that evaluates the site least often says most about it.
         self._test = min(samples.failing, key=lambda test: samples.hits[test])
@@ -339,10 +344,11 @@ class _Attempt:
                 return
             candidate = candidate_for(self._site, each, unconfirmed=not self._samples.passing)
             if await self._passes(candidate.edits, self._targets):
+                self._given += 1
                 yield candidate
 
     def _may_go_on(self) -> bool:
-        return self._used < self._budget.per_site and self._budget.left()
+        return self._used < self._budget.per_site and self._given < _MOST_GIVEN and self._budget.left()
 
     async def _passes(self, edits: tuple[Edit, ...], tests: Sequence[str]) -> bool:
         self._used += 1

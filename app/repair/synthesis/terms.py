@@ -25,6 +25,9 @@ NUMBER, TRUTH, TEXT, SEQUENCE, MAPPING, SET, NOTHING, OPTIONAL, OBJECT, MIXED = 
 )
 
 
+_SCALAR = frozenset((NUMBER, TRUTH, TEXT))
+
+
 class Undefined(Exception):
     """An operation has no known value for these operands."""
 
@@ -52,6 +55,8 @@ class Term:
     key: tuple[Any, ...]
     constant: bool = False
     names: frozenset[str] = frozenset()
+    own: bool = False
+    """Whether it is the whole expression that shall be replaced."""
 
     def within(self, level: int) -> str:
         """The text as an operand that must bind at least as tightly as ``level``."""
@@ -72,20 +77,20 @@ def leaf(
     level: int = ATOM,
     constant: bool = False,
     names: frozenset[str] | None = None,
+    own: bool = False,
 ) -> Term:
     """A term that is taken from the program as it is."""
     content = tuple(values)
-    return Term(
-        text,
-        level,
-        size,
-        cost,
-        content,
-        kind_of(content),
-        tuple(value_key(each) for each in content),
-        constant,
-        frozenset((text,)) if names is None else names,
-    )
+    kind = kind_of(content)
+    used = frozenset((text,)) if names is None else names
+    return Term(text, level, size, cost, content, kind, sample_key(kind, content), constant, used, own)
+
+
+def sample_key(kind: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Equal for terms that cannot be told apart by their values."""
+    if kind in _SCALAR:
+        return kind, values
+    return kind, *(value_key(each) for each in values)
 
 
 def value_key(value: Any) -> Any:
