@@ -14,11 +14,11 @@ from ...sandbox.workspace.names import is_test_path
 from ..tools.base import Progress, ToolContext
 from .baseline import Baseline, take_baseline
 from .behaviour import Behaviour
-from .candidates import Candidate, generate
+from .candidates import Candidate
 from .choice import Choice, choose, literals_of
 from .diffs import unified_diff
-from .evidence import Evidence
 from .explain import explain
+from .hunt import hunt, prepare, single_edits
 from .limits import Clock, Limits
 from .localise import Localisation, localise, out_of_reach
 from .minimise import minimise
@@ -131,7 +131,8 @@ async def _search_and_prove(
     context: ToolContext, run: _Run, localisation: Localisation, limits: Limits, clock: Clock
 ) -> dict[str, Any]:
     started = time.monotonic()
-    candidates = generate(localisation, Evidence.of(run.baseline.failing), context.seed)
+    ground = await prepare(context, localisation, run.baseline, clock)
+    candidates = single_edits(ground, run.baseline, context.seed)
     run.phases["generate_s"] = time.monotonic() - started
 
     def report(state: SearchState) -> None:
@@ -150,7 +151,7 @@ async def _search_and_prove(
     validator = await _open_validator(context, run.baseline)
     try:
         search = Search(run.sources, run.baseline, validator, run.state, report)
-        await search.run(candidates, limits, clock)
+        await hunt(context, candidates, ground, search, validator, run.state, limits, clock)
         choice = await _choose(context, run, validator)
         if choice.ranked:
             smallest = await minimise(choice.ranked[0], search.passes)

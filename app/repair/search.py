@@ -56,7 +56,7 @@ class Search:
         report: Callable[[SearchState], None],
     ) -> None:
         self._sources = sources
-        self._baseline = baseline
+        self.baseline = baseline
         self._validator = validator
         self._state = state
         self._report = report
@@ -125,7 +125,7 @@ class Search:
 
     def _stages(self, candidate: Candidate) -> list[Stage]:
         """The first target, the other targets, the tests through the edited lines, everything else."""
-        make, targets = self._validator.stage, self._baseline.targets
+        make, targets = self._validator.stage, self.baseline.targets
         stages = [make(targets[:1])]
         if targets[1:]:
             stages.append(make(targets[1:], stop_first=False))
@@ -136,15 +136,15 @@ class Search:
 
     def _passing_through(self, path: str, first: int, last: int) -> list[Stage]:
         steady = self._validator.steady
-        through = self._baseline.tests_through(path, range(first, last + 1))
+        through = self.baseline.tests_through(path, range(first, last + 1))
         near = [test for test in through if test in steady]
         known = set(near)
-        rest = [case.id for case in self._baseline.report.cases if case.id in steady and case.id not in known]
+        rest = [case.id for case in self.baseline.report.cases if case.id in steady and case.id not in known]
         return [self._validator.stage(tests) for tests in (near, rest) if tests]
 
     def _note_partial(self, candidate: Candidate, trial: Trial) -> None:
-        green = trial.passed(self._baseline.targets)
-        if 0 < green < len(self._baseline.targets):
+        green = trial.passed(self.baseline.targets)
+        if 0 < green < len(self.baseline.targets):
             self._state.partial.append((green, candidate))
 
     def _tell(self) -> None:

@@ -1,0 +1,122 @@
+"""The order of a search: likely single edits, built expressions, the other edits, pairs of edits."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..tools.base import ToolContext
+from .baseline import Baseline
+from .candidates import Candidate, generate
+from .evidence import Evidence
+from .family import Harm
+from .knowledge import Knowledge
+from .limits import TIME, Clock, Limits
+from .localise import Localisation
+from .pairs import pairs
+from .search import Search, SearchState
+from .source import Edit
+from .synthesis.search import Budget, synthesise
+from .validate import Validator
+from .values import RuntimeValues, observe, places_of
+
+_FIRST_SHARE = 0.3
+"""Of the candidates: these are tried before anything is built."""
+_SYNTHESIS_SHARE = 0.2
+"""Of the time that is left when it begins."""
+_PAIRS_SHARE = 0.5
+"""Of the candidate limit: as many pairs at most."""
+_OBSERVED_TESTS = 6
+_OBSERVE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What candidates are made from."""
+
+    localisation: Localisation
+    knowledge: Knowledge
+    values: RuntimeValues | None
+
+
+async def prepare(
+    context: ToolContext, localisation: Localisation, baseline: Baseline, clock: Clock
+) -> Ground:
+    """Learns the project's expressions, and the types of values at the suspicious lines."""
+    knowledge = Knowledge()
+    for path in sorted(localisation.sources):
+        knowledge.learn(localisation.sources[path])
+    failing = [case.id for case in baseline.failing][:_OBSERVED_TESTS]
+    values = None
+    if failing and not baseline.broken:
+        limit = max(1.0, min(_OBSERVE_S, 0.2 * clock.left()))
+        values = await observe(context.tests, failing, places_of(localisation.lines), timeout_s=limit)
+    return Ground(localisation, knowledge, values)
+
+
+def single_edits(ground: Ground, baseline: Baseline, seed: int) -> list[Candidate]:
+    """All edits of all families, likeliest first."""
+    evidence = Evidence.of(baseline.failing)
+    return generate(ground.localisation, evidence, seed, ground.knowledge, ground.values)
+
+
+async def hunt(
+    context: ToolContext,
+    candidates: Sequence[Candidate],
+    ground: Ground,
+    search: Search,
+    validator: Validator,
+    state: SearchState,
+    limits: Limits,
+    clock: Clock,
+) -> None:
+    """Searches until something plausible is found or a limit ends it; what it found is in the state."""
+    first = max(1, int(_FIRST_SHARE * min(len(candidates), limits.max_candidates)))
+    await search.run(candidates[:first], limits, clock)
+    if state.plausible:
+        # The neighbours of what was found may lie beyond.
+        await search.run(itertools.islice(candidates, first, None), limits, clock)
+    if _done(state):
+        return
+    await _build(context, ground, search, validator, state, limits, clock)
+    if _done(state):
+        return
+    await search.run(itertools.islice(candidates, first, None), limits, clock)
+    if _done(state):
+        return
+    most = int(_PAIRS_SHARE * limits.max_candidates)
+    sources = ground.localisation.sources
+    more = Limits(state.tried + most, limits.max_seconds, limits.neighbours, limits.neighbour_scores)
+    await search.run(pairs(candidates, state.partial, sources, most), more, clock)
+
+
+def _done(state: SearchState) -> bool:
+    # The candidate limit bounds single edits; what comes after them has limits of its own.
+    return bool(state.plausible) or state.limit == TIME
+
+
+async def _build(
+    context: ToolContext,
+    ground: Ground,
+    search: Search,
+    validator: Validator,
+    state: SearchState,
+    limits: Limits,
+    clock: Clock,
+) -> None:
+    """Synthesis with at most a fifth of what is left."""
+    baseline = search.baseline
+    sources = ground.localisation.sources
+
+    async def evaluate(path: str, edits: tuple[Edit, ...], tests: Sequence[str]) -> bool:
+        source = sources[path]
+        line = source.line_of(edits[0].start)
+        experiment = Candidate(path, line, line, edits, "synthesis", "", "", Harm.PRECISE, 0.0)
+        return (await validator.trial(experiment, source, [validator.stage(tests)])).good
+
+    budget = Budget(seconds=max(1.0, _SYNTHESIS_SHARE * (clock.search_until - time.monotonic())))
+    found = [each async for each in synthesise(context, ground.localisation, baseline, evaluate, budget)]
+    more = Limits(state.tried + len(found), limits.max_seconds, limits.neighbours, limits.neighbour_scores)
+    await search.run(sorted(found, key=lambda each: -each.score), more, clock)
