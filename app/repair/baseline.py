@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...sandbox.base.errors import EnvironmentBroken
+from ...sandbox.workspace.names import is_test_path
 from ..repo.testing.report import CollectionError, Outcome, TestCase, TestReport
 from ..tools.base import ToolContext
+from .localisation.history import remember
 
 _SCRATCH = "repair-baseline"
 _FLAKY_RERUNS = 2
@@ -104,4 +106,19 @@ async def take_baseline(context: ToolContext) -> Baseline:
         ledger_row=run.row.number,
     )
     context.scratch[_SCRATCH] = baseline
+    if baseline.targets:
+        await remember(context, _most_run(baseline))
     return baseline
+
+
+def _most_run(baseline: Baseline) -> list[str]:
+    """Files of the project by how many failing tests ran them or show them in their tracebacks."""
+    times: dict[str, int] = {}
+    for case in (*baseline.failing, *baseline.broken):
+        paths = {frame.path for frame in case.frames if frame.in_repository}
+        if isinstance(case, TestCase):
+            paths |= baseline.coverage.get(case.id, {}).keys()
+        for path in paths:
+            if path.endswith(".py") and not is_test_path(path):
+                times[path] = times.get(path, 0) + 1
+    return sorted(times, key=lambda path: (-times[path], path))

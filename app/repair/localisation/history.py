@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ....sandbox.base.errors import WhimbrelError
+from ....sandbox.base.git import Git
 from ...repo.facts import blame_recency, recent_changes
 from ...tools.base import ToolContext
 
@@ -19,7 +20,10 @@ Recency = Mapping[str, Mapping[int, float]]
 
 async def remember(context: ToolContext, paths: Sequence[str]) -> None:
     """Reads the history of the first few paths into the run's memory, for ``remembered``."""
-    context.scratch[_SCRATCH] = await recency(context.workspace.base.repository, paths[:_MOST_FILES])
+    base = context.workspace.base
+    head = await Git(None, base.repository).run("rev-parse", "--verify", "--quiet", "HEAD", check=False)
+    if base.commit and head.text() == base.commit:  # else the files there are not those of this run
+        context.scratch[_SCRATCH] = await recency(base.repository, paths[:_MOST_FILES])
 
 
 def remembered(context: ToolContext) -> Recency:
