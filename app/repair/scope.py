@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .evidence import Evidence
 from .knowledge import Knowledge
@@ -15,6 +15,8 @@ from .source import FUNCTIONS, Function, ModuleSource
 
 if TYPE_CHECKING:
     from .values import RuntimeValues
+
+_Fact = TypeVar("_Fact")
 
 
 class ModuleView:
@@ -31,6 +33,7 @@ class ModuleView:
         self.evidence = evidence or Evidence()
         self.types = RuntimeTypes(source, values)
         self._knowledge = knowledge
+        self._facts: dict[object, object] = {}
         self._locals: dict[ast.AST, tuple[str, ...]] = {}
         self._firsts: dict[ast.AST, dict[str, int]] = {}
         self._members: dict[ast.AST, tuple[str, ...]] = {}
@@ -52,6 +55,21 @@ class ModuleView:
         own = Knowledge()
         own.learn(self.source)
         return own
+
+    # ------------------------------------------------------------ facts that families gather
+
+    def remembered(self, key: str, gather: Callable[[ModuleView], _Fact]) -> _Fact:
+        """A fact about the whole module, gathered once; ``key`` names it."""
+        if key not in self._facts:
+            self._facts[key] = gather(self)
+        return self._facts[key]  # type: ignore[return-value]
+
+    def remembered_of(self, node: ast.AST, gather: Callable[[ast.AST], _Fact]) -> _Fact:
+        """A fact about one node, gathered once by each function that gathers it."""
+        key = (gather, node)
+        if key not in self._facts:
+            self._facts[key] = gather(node)
+        return self._facts[key]  # type: ignore[return-value]
 
     # ------------------------------------------------------------ names
 
@@ -87,6 +105,22 @@ class ModuleView:
                 found.update(dict.fromkeys(names))
                 inner = False
         return tuple(found)
+
+    def unused_names(self, node: ast.AST) -> frozenset[str]:
+        """Parameters and variables of the function around a node that it never reads: forgotten, perhaps."""
+        function = self.source.function_of(node)
+        return frozenset() if function is None else self.remembered_of(function, self._unread)
+
+    def _unread(self, function: ast.AST) -> frozenset[str]:
+        if not isinstance(function, FUNCTIONS):
+            return frozenset()
+        read = {
+            each.id
+            for each in ast.walk(function)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)
+        }
+        found = [name for name in self.local_names(function) if name not in read]
+        return frozenset(name for name in found if name not in ("self", "cls") and not name.startswith("_"))
 
     def _first_bound(self, function: Function) -> dict[str, int]:
         if function not in self._firsts:

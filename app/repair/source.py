@@ -243,10 +243,19 @@ class ModuleSource:
         )
 
     def editable(self, node: ast.AST) -> bool:
-        """Whether the node's position can be trusted (inside f-strings only from 3.12 on)."""
+        """Whether the node's position can be trusted (inside f-strings before 3.12 only after a look)."""
         if node not in self._inside_fstrings:
             return True
-        return _FSTRING_POSITIONS_ARE_RIGHT and not isinstance(node, (ast.JoinedStr, ast.FormattedValue))
+        if isinstance(node, (ast.JoinedStr, ast.FormattedValue)):
+            return False
+        if _FSTRING_POSITIONS_ARE_RIGHT:
+            return True
+        if not isinstance(node, ast.expr) or isinstance(node, ast.Constant):
+            return False
+        try:
+            return ast.dump(ast.parse(self.segment(node), mode="eval").body) == ast.dump(node)
+        except (SyntaxError, ValueError, IndexError):
+            return False
 
     def inside_fstring(self, node: ast.AST) -> bool:
         return node in self._inside_fstrings

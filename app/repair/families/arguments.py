@@ -4,12 +4,46 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..edits import replace
 from ..family import Family, Harm, Proposal
 from ..scope import ModuleView, is_method, parameters
+from ..similarity import likeness
 from ..source import Edit, Function
+
+_KEYWORDS = (
+    ("days", "hours", "minutes", "seconds", "weeks", "microseconds", "milliseconds"),
+    ("day", "month", "year", "hour", "minute", "second", "microsecond"),
+    ("encoding", "errors"),
+    ("sep", "end"),
+    ("key", "default"),
+    ("abs_tol", "rel_tol"),
+    ("default", "default_factory"),
+    ("start", "stop", "step"),
+)
+_OFTEN_GIVEN: Mapping[str, tuple[bool, tuple[str, ...]]] = {
+    # name -> (called as a method, likely further arguments)
+    "enumerate": (False, ("start=1", "1")),
+    "max": (False, ("default=None", "default=0")),
+    "min": (False, ("default=None", "default=0")),
+    "round": (False, ("2", "1", "3", "0")),
+    "sum": (False, ("0.0", "[]", "()")),
+    "int": (False, ("16", "2", "8", "10")),
+    "zip": (False, ("strict=True",)),
+    "split": (True, ('" "', '","', "maxsplit=1", "1")),
+    "rsplit": (True, ("1", "maxsplit=1")),
+    "splitlines": (True, ("keepends=True", "True")),
+    "pop": (True, ("0", "-1")),
+    "replace": (True, ("1",)),
+    "open": (False, ('encoding="utf-8"', '"rb"', '"w"')),
+    "read_text": (True, ('encoding="utf-8"',)),
+    "decode": (True, ('"utf-8"', 'errors="replace"')),
+    "encode": (True, ('"utf-8"',)),
+    "sqrt": (True, ()),
+    "sort": (True, ()),
+}
+_MOST_FIELDS = 4
 
 
 class Arguments(Family):
@@ -23,6 +57,101 @@ class Arguments(Family):
         yield from self._swaps(node, view)
         yield from self._drops(node, view)
         yield from self._additions(node, view)
+        yield from self._keywords(node, view)
+        yield from self._defaults(node, view)
+        yield from self._stars(node, view)
+        yield from self._turned(node, view)
+
+    def _keywords(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
+        """The same value by another keyword; one more of a row of alike ones."""
+        given = {each.arg for each in node.keywords}
+        function = _called(node, view)
+        for each in node.keywords:
+            if each.arg is None:
+                continue
+            options: dict[str, float] = {}
+            if function is not None:
+                options = {name: 0.5 + 0.4 * likeness(each.arg, name) for name in parameters(function)}
+            for group in _KEYWORDS:
+                if each.arg in group:
+                    options.update(dict.fromkeys(group, 0.6))
+            start, _ = view.source.span(each)
+            for name, weight in options.items():
+                if name not in given and name not in ("self", "cls"):
+                    edit = Edit(start, start + len(each.arg), name)
+                    yield Proposal((edit,), f"passes it as {name} instead of {each.arg}", weight)
+        yield from self._alike(node, view)
+
+    def _alike(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
+        """``make(name=x.name)`` lacks perhaps ``email=x.email``."""
+        pattern = [
+            each
+            for each in node.keywords
+            if isinstance(each.value, ast.Attribute) and each.value.attr == each.arg
+        ]
+        if not pattern or not isinstance(pattern[0].value, ast.Attribute):
+            return
+        base = pattern[0].value.value
+        given = {each.arg for each in node.keywords}
+        _, end = view.source.span(node.keywords[-1])
+        fields = [*view.attributes_of(base), *_fields_with(view, {each.arg or "" for each in pattern})]
+        for name in list(dict.fromkeys(fields))[:_MOST_FIELDS]:
+            if name not in given and name not in view.called_attributes:
+                text = f", {name}={view.source.segment(base)}.{name}"
+                yield Proposal((Edit(end, end, text),), f"also passes {name}", 0.5)
+
+    def _defaults(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
+        """Arguments that built-in functions are often given."""
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        extra = _OFTEN_GIVEN.get(name)
+        if extra is None or (not node.args and name not in ("pop", "split", "rsplit", "open")):
+            return
+        method, options = extra
+        if method != isinstance(node.func, ast.Attribute) or len(node.args) > 1:
+            return
+        if any(isinstance(each, ast.Starred) for each in node.args):
+            return
+        _, end = view.source.span(node)
+        bare = node.args and isinstance(node.args[0], ast.GeneratorExp)
+        if bare and view.source.span(node.args[0])[1] == end:
+            return  # its parentheses are those of the call
+        given = {each.arg for each in node.keywords}
+        comma = ", " if node.args or node.keywords else ""
+        here = view.names_at(node)
+        for rank, text in enumerate((*options, *_named(name, here))):
+            key = text.partition("=")[0] if "=" in text else ""
+            if key in given or (node.keywords and not key):
+                continue
+            edit = Edit(end - 1, end - 1, f"{comma}{text}")
+            yield Proposal((edit,), f"passes {text} too", 0.7 - 0.08 * min(rank, 5))
+
+    def _stars(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
+        for each in node.args:
+            start, _ = view.source.span(each)
+            if isinstance(each, ast.Starred):
+                inner, _ = view.source.span(each.value)
+                yield Proposal((Edit(start, inner, ""),), "hands the values over as one", 0.6)
+            elif isinstance(each, ast.GeneratorExp):
+                end = view.source.span(each)[1]
+                if end == view.source.span(node)[1]:
+                    edits = (Edit(start, start, "(*"), Edit(end, end, ")"))
+                    yield Proposal(edits, "hands the values over one by one", 0.5)
+                else:
+                    yield Proposal((Edit(start, start, "*"),), "hands the values over one by one", 0.5)
+
+    def _turned(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
+        """``a.startswith(b)`` and ``b.startswith(a)``."""
+        if not isinstance(node.func, ast.Attribute) or len(node.args) != 1 or node.keywords:
+            return
+        base, argument = node.func.value, node.args[0]
+        if not isinstance(base, (ast.Name, ast.Attribute)) or not isinstance(
+            argument, (ast.Name, ast.Attribute)
+        ):
+            return
+        one, two = view.source.segment(base), view.source.segment(argument)
+        if one not in ("self", "cls") and one not in view.module_names and one != two:
+            edits = replace(view, base, two) + replace(view, argument, one)
+            yield Proposal(edits, f"exchanges {one} and {two}", 0.45)
 
     def _swaps(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
         plain = [each for each in node.args if not isinstance(each, ast.Starred)]
@@ -76,9 +205,54 @@ class Arguments(Family):
                 yield Proposal((edit,), f"passes self.{name} on", 0.5)
 
 
+def _named(name: str, here: Sequence[str]) -> list[str]:
+    """Variables in scope that carry the name of such an argument."""
+    wanted = {
+        "enumerate": ("start", "first", "offset"),
+        "round": ("digits", "places", "precision", "ndigits"),
+        "max": ("default",),
+        "min": ("default",),
+        "sum": ("start", "initial"),
+        "split": ("sep", "separator", "delimiter", "limit", "maxsplit"),
+        "rsplit": ("sep", "separator", "limit"),
+        "pop": ("index", "position", "default"),
+        "int": ("base",),
+        "decode": ("encoding", "errors"),
+        "encode": ("encoding", "errors"),
+        "open": ("mode", "encoding"),
+    }.get(name, ())
+    return [each for each in here if each in wanted]
+
+
+def _fields_with(view: ModuleView, names: set[str]) -> list[str]:
+    """Annotated fields of the first class of the file that has all of the names."""
+    for node in ast.walk(view.source.tree):
+        if isinstance(node, ast.ClassDef):
+            fields = [
+                each.target.id
+                for each in node.body
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            ]
+            if names <= set(fields):
+                return fields
+    return []
+
+
 def _called(node: ast.Call, view: ModuleView) -> Function | None:
     if isinstance(node.func, ast.Name):
-        return view.functions.get(node.func.id)
+        initialiser = view.remembered("initialisers", _initialisers).get(node.func.id)
+        return initialiser or view.functions.get(node.func.id)
     if isinstance(node.func, ast.Attribute):
         return view.functions.get(node.func.attr)
     return None
+
+
+def _initialisers(view: ModuleView) -> dict[str, Function]:
+    """Class name -> its ``__init__``."""
+    return {
+        node.name: method
+        for node in ast.walk(view.source.tree)
+        if isinstance(node, ast.ClassDef)
+        for method in view.methods(node)
+        if method.name == "__init__"
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..edits import replace
 from ..family import Family, Proposal
 from ..scope import ModuleView
 from ..similarity import likeness
@@ -74,7 +75,112 @@ _PAIRS = (
     ("upper", "title"),
     ("lower", "casefold"),
     ("copy", "deepcopy"),
+    ("get", "pop"),
+    ("get", "setdefault"),
+    ("update", "setdefault"),
+    ("weekday", "isoweekday"),
+    ("strftime", "strptime"),
+    ("now", "utcnow"),
+    ("date", "time"),
+    ("degrees", "radians"),
+    ("sin", "tan"),
+    ("sqrt", "isqrt"),
+    ("floor", "trunc"),
+    ("floor", "int"),
+    ("ceil", "int"),
+    ("round", "floor"),
+    ("round", "ceil"),
+    ("stdev", "variance"),
+    ("stdev", "pstdev"),
+    ("variance", "pvariance"),
+    ("mean", "median"),
+    ("mean", "fmean"),
+    ("combinations", "permutations"),
+    ("combinations", "combinations_with_replacement"),
+    ("product", "permutations"),
+    ("chain", "zip"),
+    ("zip", "zip_longest"),
+    ("takewhile", "dropwhile"),
+    ("filter", "map"),
+    ("bisect", "bisect_left"),
+    ("insort", "insort_left"),
+    ("isnumeric", "isdigit"),
+    ("isdecimal", "isdigit"),
+    ("swapcase", "upper"),
+    ("center", "ljust"),
+    ("center", "rjust"),
+    ("zfill", "rjust"),
+    ("strip", "removeprefix"),
+    ("lstrip", "removeprefix"),
+    ("rstrip", "removesuffix"),
+    ("partition", "split"),
+    ("rpartition", "rsplit"),
+    ("startswith", "removeprefix"),
+    ("count", "index"),
+    ("count", "find"),
+    ("sorted", "set"),
+    ("set", "frozenset"),
+    ("dict", "list"),
+    ("enumerate", "range"),
+    ("sub", "subn"),
+    ("findall", "finditer"),
+    ("fullmatch", "compile"),
+    ("join", "joinpath"),
+    ("load", "loads"),
+    ("dump", "dumps"),
+    ("fromkeys", "get"),
+    ("popitem", "pop"),
+    ("remove", "pop"),
+    ("clear", "copy"),
+    ("sum", "min"),
+    ("len", "max"),
+    ("ord", "chr"),
+    ("hex", "bin"),
+    ("bin", "oct"),
+    ("setattr", "getattr"),
+    ("gcd", "lcm"),
+    ("log1p", "log"),
+    ("exp", "expm1"),
+    ("atan", "atan2"),
+    ("asin", "acos"),
+    ("isupper", "istitle"),
+    ("fromisoformat", "strptime"),
+    ("isoformat", "strftime"),
+    ("most_common", "elements"),
+    ("appendleft", "extendleft"),
+    ("rotate", "reverse"),
+    ("difference", "union"),
+    ("intersection", "symmetric_difference"),
+    ("isdisjoint", "issubset"),
+    ("intersection_update", "update"),
+    ("difference_update", "update"),
+    ("gather", "wait"),
+    ("acquire", "release"),
+    ("nlargest", "nsmallest"),
+    ("maximum", "minimum"),
+    ("head", "tail"),
 )
+_TYPES = {
+    "int": ("float", "(int, float)", "str", "bool"),
+    "float": ("int", "(int, float)"),
+    "str": ("bytes", "(str, bytes)", "int", "list"),
+    "bytes": ("str", "bytearray"),
+    "list": ("tuple", "(list, tuple)", "dict", "set", "str"),
+    "tuple": ("list", "(list, tuple)"),
+    "dict": ("list", "set", "str"),
+    "set": ("frozenset", "list", "(set, frozenset)", "dict"),
+    "bool": ("int", "str"),
+}
+_DOTTED = {"int": ("math.floor", "math.ceil", "round"), "abs": ("math.sqrt", "math.fabs")}
+_ACROSS = {
+    "math.floor": ("int", "round", "math.ceil", "math.trunc"),
+    "math.ceil": ("int", "round", "math.floor"),
+    "math.trunc": ("math.floor", "round"),
+    "math.sqrt": ("abs",),
+    "copy.copy": ("copy.deepcopy",),
+    "math.fabs": ("abs",),
+}
+_AS_CALL = {"seconds": "total_seconds()", "microseconds": "total_seconds()"}
 _PARTNERS: dict[str, list[str]] = {}
 for _one, _two in _PAIRS:
     _PARTNERS.setdefault(_one, []).append(_two)
@@ -91,8 +197,35 @@ class Callees(Family):
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
         if isinstance(node, ast.Call):
             yield from self._substitutes(node.func, view)
+            yield from self._across(node.func, view)
             if node.args and isinstance(node.args[0], ast.Name) and node.args[0].id in _PARTNERS:
                 yield from self._substitutes(node.args[0], view)
+            if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+                yield from self._types(node.args[-1:], view)
+        elif isinstance(node, ast.Attribute) and node.attr in _AS_CALL:
+            parent = view.source.parents.get(node)
+            if not (isinstance(parent, ast.Call) and parent.func is node):
+                _, end = view.source.span(node)
+                new = _AS_CALL[node.attr]
+                yield Proposal((Edit(end - len(node.attr), end, new),), f"calls {new} instead", 0.9)
+
+    def _across(self, callee: ast.expr, view: ModuleView) -> Iterator[Proposal]:
+        """Functions of modules against built-in ones."""
+        old = view.source.segment(callee)
+        for rank, new in enumerate((*_ACROSS.get(old, ()), *_DOTTED.get(old, ()))):
+            module = new.partition(".")[0]
+            if "." not in new or module in view.module_names:
+                yield Proposal(replace(view, callee, new), f"calls {new} instead of {old}", 0.7 - 0.1 * rank)
+
+    def _types(self, arguments: list[ast.expr], view: ModuleView) -> Iterator[Proposal]:
+        for each in arguments:
+            named = [each] if isinstance(each, ast.Name) else getattr(each, "elts", [])
+            for one in named:
+                old = getattr(one, "id", "")
+                for rank, new in enumerate(_TYPES.get(old, ())):
+                    if "(" not in new or one is each:
+                        said = f"asks for {new} instead of {old}"
+                        yield Proposal(replace(view, one, new), said, 0.8 - 0.1 * rank)
 
     def _substitutes(self, callee: ast.expr, view: ModuleView) -> Iterator[Proposal]:
         if isinstance(callee, ast.Name):

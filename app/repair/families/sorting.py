@@ -10,6 +10,7 @@ from ..family import Family, Harm, Proposal
 from ..scope import ModuleView
 from ..source import Edit
 
+_MOST_KEYS = 6
 _KEYS = (
     "len",
     "abs",
@@ -18,7 +19,10 @@ _KEYS = (
     "int",
     "lambda item: item[0]",
     "lambda item: item[1]",
+    "lambda item: -item[1]",
+    "lambda item: (-item[1], item[0])",
     "lambda item: -item",
+    "str.casefold",
 )
 
 
@@ -49,10 +53,13 @@ class Sorting(Family):
 
     def _key(self, node: ast.Call, given: dict[str, ast.keyword], view: ModuleView) -> Iterator[Proposal]:
         if "key" not in given:
-            for key in _KEYS:
+            for key in (*_lambdas(node, view), *_KEYS):
                 yield Proposal(_added(node, view, f"key={key}"), f"orders by {key}", 0.6)
             return
         key = given["key"].value
+        for text in _lambdas(node, view):
+            if text != view.source.segment(key):
+                yield Proposal(replace(view, key, text), f"orders by {text}", 0.5)
         if isinstance(key, ast.Lambda):
             body = key.body
             text = view.source.segment(body)
@@ -63,6 +70,24 @@ class Sorting(Family):
                     old = view.source.segment(each)
                     new = old[1:] if old.startswith("-") else f"-{old}"
                     yield Proposal(replace(view, each, new), f"orders by {new}", 0.7)
+
+
+def _lambdas(node: ast.Call, view: ModuleView) -> list[str]:
+    """Keys the file sorts by elsewhere, and the values of a mapping that is sorted."""
+    found = list(view.remembered("sort keys", _sort_keys))
+    if len(node.args) == 1 and isinstance(node.args[0], (ast.Name, ast.Attribute)):
+        found.append(f"{view.source.segment(node.args[0])}.get")
+    return found[:_MOST_KEYS]
+
+
+def _sort_keys(view: ModuleView) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for node in ast.walk(view.source.tree):
+        if isinstance(node, ast.keyword) and node.arg == "key":
+            text = view.source.segment(node.value)
+            if "\n" not in text and len(text) < 60:
+                found[text] = None
+    return tuple(found)
 
 
 def _added(node: ast.Call, view: ModuleView, argument: str) -> tuple[Edit, ...]:
