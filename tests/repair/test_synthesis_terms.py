@@ -8,6 +8,7 @@ import pytest
 from whimbrel.app.repair.scope import ModuleView
 from whimbrel.app.repair.source import ModuleSource, apply_edits
 from whimbrel.app.repair.synthesis import forcing
+from whimbrel.app.repair.synthesis.calls import calls
 from whimbrel.app.repair.synthesis.contexts import Context, holes
 from whimbrel.app.repair.synthesis.distance import Distance, tokens
 from whimbrel.app.repair.synthesis.enumeration import Enumeration
@@ -198,3 +199,28 @@ def test_a_forgotten_parameter_is_likelier_than_one_in_use():
 
 def test_dotted_names_are_one_word():
     assert tokens("self.count - (x.y + 1)") == ["self.count", "-", "x.y", "+", "1"]
+
+
+CALLS = """\
+def clean(text):
+    return text.strip()
+
+def joined(first, second):
+    return first + second
+
+def shown(name, title, *, mark=""):
+    return joined(title, name)
+
+def quoted(name):
+    return '"' + clean(name) + '"'
+"""
+
+
+def test_functions_of_the_file_are_called_with_the_old_expression_and_names_of_its_scope():
+    source = ModuleSource("m.py", CALLS.encode())
+    found = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == "name" and n.lineno == 8]
+    place = Site(source, found[0], VALUE, 1.0, "argument")
+    texts = [each.text for each in calls(place, [row(name="a", title="b")], ModuleView(source))]
+    assert texts[:2] == ["clean(name)", "quoted(name)"]
+    assert "joined(name, title)" in texts and "joined(title, name)" in texts
+    assert not any(text.startswith("shown(") for text in texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 
 from ..scope import ModuleView, parameters
@@ -14,6 +15,9 @@ _TOKEN = 0.5
 _FORGOTTEN = 0.8
 """What a name that is used nowhere else in its function is worth."""
 _NOT_READ = 0.4
+_NEW_NUMBER = 0.4
+"""A number that does not stand in the function yet."""
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 _SPECIAL = 0.7
 """Equality of numbers picks out single cases."""
 
@@ -23,8 +27,11 @@ class Distance:
 
     def __init__(self, site: Site, view: ModuleView) -> None:
         self._old = tokens(site.text)
-        self._forgotten = _forgotten(site, view)
-        self._not_read = _not_read(site, view)
+        self._forgotten = _forgotten(site)
+        self._not_read = _not_read(view)
+        function = site.source.function_of(site.node)
+        near = "" if function is None else site.source.segment(function)
+        self._numbers = {"0", *_NUMBER.findall(near)}
 
     def of(self, text: str) -> float:
         """Tokens taken out and put in."""
@@ -35,10 +42,8 @@ class Distance:
     def oddity(self, term: Term) -> float:
         """What speaks for or against a term besides its length."""
         odd = term.cost - term.size
-        if any(name in self._forgotten for name in term.names):
-            odd -= _FORGOTTEN
-        elif any(name in self._not_read for name in term.names):
-            odd -= _NOT_READ
+        odd -= _FORGOTTEN * len(term.names & self._forgotten) + _NOT_READ * len(term.names & self._not_read)
+        odd += _NEW_NUMBER * sum(number not in self._numbers for number in _NUMBER.findall(term.text))
         if " == " in term.text or " != " in term.text:
             odd += _SPECIAL
         return odd
@@ -63,16 +68,18 @@ def tokens(text: str) -> list[str]:
     return joined
 
 
-def _forgotten(site: Site, view: ModuleView) -> frozenset[str]:
-    """Parameters that their function never uses."""
+def _forgotten(site: Site) -> frozenset[str]:
+    """Parameters and local names that their function never uses."""
     function = site.source.function_of(site.node)
     if function is None:
         return frozenset()
-    used = {each.id for part in function.body for each in ast.walk(part) if isinstance(each, ast.Name)}
-    return frozenset(name for name in parameters(function) if name not in used)
+    names = [each for part in function.body for each in ast.walk(part) if isinstance(each, ast.Name)]
+    used = {each.id for each in names if isinstance(each.ctx, ast.Load)}
+    given = {*parameters(function), *(each.id for each in names if isinstance(each.ctx, ast.Store))}
+    return frozenset(given - used)
 
 
-def _not_read(site: Site, view: ModuleView) -> frozenset[str]:
+def _not_read(view: ModuleView) -> frozenset[str]:
     """Attributes that the module stores and never reads."""
     stored: set[str] = set()
     read: set[str] = set()

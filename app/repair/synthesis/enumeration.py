@@ -8,6 +8,7 @@ from typing import Any
 from .operations import BINARY, NEUTRAL, UNARY, Binary, Unary
 from .terms import (
     ATOM,
+    COMPARISON,
     CONDITIONAL,
     MAPPING,
     NOTHING,
@@ -169,8 +170,8 @@ class Enumeration:
         except Exception:  # noqa: BLE001  whatever an operation raises on these values, it does not fit
             return None
         text = f"{operation.before}{inner.within(operation.inner)}{operation.after}"
-        if text.startswith("--"):
-            return None
+        if text.startswith("--") or (operation.before == "not " and inner.level == COMPARISON):
+            return None  # comparisons have opposites of their own
         return _made(text, operation.level, size, operation.cost + inner.cost, values, (inner,))
 
     def _binary(self, operation: Binary, left: Term, right: Term, size: int) -> Term | None:

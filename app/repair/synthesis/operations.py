@@ -92,6 +92,18 @@ def _total(value: Any) -> Any:
     return sum(value)
 
 
+def _largest(value: Any) -> Any:
+    if not all(type(each) in (int, float, str) for each in value):
+        raise Undefined
+    return max(value)
+
+
+def _smallest(value: Any) -> Any:
+    if not all(type(each) in (int, float, str) for each in value):
+        raise Undefined
+    return min(value)
+
+
 def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, Opaque) or isinstance(right, Opaque):
         raise Undefined
@@ -136,11 +148,11 @@ UNARY: tuple[Unary, ...] = (
     Unary(_N, lambda v: -v, "-", "", SIGN, SIGN, 1.2),
     _function("abs", _N, abs, 1.3),
     _function("int", _N | _T, int, 1.6),
-    _function("str", _N, str, 1.6),
+    _function("str", _N, str, 2.4),
     _function("round", _N, round, 1.8),
     _function("sum", _S | {SET}, _total, 1.4),
-    _function("max", _S | {SET}, max, 1.5),
-    _function("min", _S | {SET}, min, 1.5),
+    _function("max", _S | {SET}, _largest, 1.5),
+    _function("min", _S | {SET}, _smallest, 1.5),
     _function("sorted", _S | {SET}, sorted, 1.5),
     _function("list", _S | {SET}, list, 1.6),
     _function("set", _S, set, 1.6),
@@ -157,7 +169,7 @@ UNARY: tuple[Unary, ...] = (
 )
 
 _NN = frozenset(((NUMBER, NUMBER),))
-_ORDERED = frozenset(((NUMBER, NUMBER), (TEXT, TEXT), (SEQUENCE, SEQUENCE)))
+_SORTABLE = frozenset(((TEXT, TEXT), (SEQUENCE, SEQUENCE)))
 _ALIKE = frozenset((kind, kind) for kind in _ANY) | {
     (OPTIONAL, kind) for kind in (NUMBER, TEXT, TRUTH, SEQUENCE)
 }
@@ -171,10 +183,14 @@ _CUT = frozenset(((SEQUENCE, NUMBER), (TEXT, NUMBER)))
 _TRUTHS = frozenset(((TRUTH, TRUTH),))
 
 BINARY: tuple[Binary, ...] = (
-    Binary(_ORDERED, lambda a, b: a < b, "{} < {}", COMPARISON, SUM, SUM, 0.9, False, False),
-    Binary(_ORDERED, lambda a, b: a <= b, "{} <= {}", COMPARISON, SUM, SUM, 0.9, False, False),
-    Binary(_ORDERED, lambda a, b: a > b, "{} > {}", COMPARISON, SUM, SUM, 0.9, True, False),
-    Binary(_ORDERED, lambda a, b: a >= b, "{} >= {}", COMPARISON, SUM, SUM, 0.9, True, False),
+    Binary(_NN, lambda a, b: a < b, "{} < {}", COMPARISON, SUM, SUM, 0.9, False, False),
+    Binary(_SORTABLE, lambda a, b: a < b, "{} < {}", COMPARISON, SUM, SUM, 2.2, False, False),
+    Binary(_NN, lambda a, b: a <= b, "{} <= {}", COMPARISON, SUM, SUM, 0.9, False, False),
+    Binary(_SORTABLE, lambda a, b: a <= b, "{} <= {}", COMPARISON, SUM, SUM, 2.2, False, False),
+    Binary(_NN, lambda a, b: a > b, "{} > {}", COMPARISON, SUM, SUM, 0.9, True, False),
+    Binary(_SORTABLE, lambda a, b: a > b, "{} > {}", COMPARISON, SUM, SUM, 2.2, True, False),
+    Binary(_NN, lambda a, b: a >= b, "{} >= {}", COMPARISON, SUM, SUM, 0.9, True, False),
+    Binary(_SORTABLE, lambda a, b: a >= b, "{} >= {}", COMPARISON, SUM, SUM, 2.2, True, False),
     Binary(_ALIKE, _equal, "{} == {}", COMPARISON, SUM, SUM, 1.0, True, False),
     Binary(_ALIKE, lambda a, b: not _equal(a, b), "{} != {}", COMPARISON, SUM, SUM, 1.0, True, False),
     Binary(_INSIDE, _contains, "{} in {}", COMPARISON, SUM, SUM, 0.9),

@@ -29,6 +29,7 @@ from ..scope import ModuleView
 from ..source import Edit
 from ..values import NONE, Spot, observe
 from . import forcing
+from .calls import calls
 from .expected import expected_values
 from .goals import Found, alternatives, condition_goal, conditions, outcome, value_goal, values
 from .samples import Row, Samples, gather, value_text
@@ -278,6 +279,11 @@ class _Attempt:
         self._budget.forced += bool(worked)
         if not worked:
             async for candidate in self._groups(refuted=refuted if count == 1 else None):
+                yield candidate
+        if not self._given and "\n" not in self._site.text:
+            async for candidate in self._first_that_work(
+                calls(self._site, self._rows, self._view), _MOST_BUILT
+            ):
                 yield candidate
 
     async def _forced_values(self, test: str, refuted: set[Any]) -> AsyncIterator[list[tuple[Row, Any]]]:
