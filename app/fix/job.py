@@ -21,6 +21,7 @@ from ..repo.cilog import read_ci_log
 from ..repo.testing.report import summary_line
 from ..repo.testing.runner import TestRun
 from .events import JobEvent, Listener
+from .from_issue import reproduce_from_issue
 from .intake import Issue, read_issue, read_log
 from .options import FixOptions
 from .recording import Recording
@@ -67,6 +68,8 @@ class FixJob:
                 stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
                 wanted = stage.selection or self._named_by(log, stage)
                 reproduction = await reproduce(stage, wanted, self._tell, by_person=bool(stage.selection))
+                if issue.text and not reproduction.failing:
+                    reproduction = await self._from_issue(stage, reproduction, issue)
                 self._before(reproduction)
             if not reproduction.failing and not issue.text:
                 self._check_time("Work")
@@ -97,6 +100,14 @@ class FixJob:
             text = error.one_line() if isinstance(error, WhimbrelError) else str(error)
             self._tell("warning", f"the clean-up was not complete: {text}")
 
+    async def _from_issue(self, stage: Stage, reproduction: Reproduction, issue: Issue) -> Reproduction:
+        found = await reproduce_from_issue(
+            stage, reproduction, issue.text, self._tell, trusted=self.options.trust
+        )
+        self.result.reproduction = found.report
+        self.attempts.located = found.places
+        return found.reproduction
+
     async def _work(self, stage: Stage, reproduction: Reproduction, issue: Issue, log: str) -> AgentOutcome:
         assert self.recording is not None
         outcome = await do_the_work(
@@ -108,7 +119,7 @@ class FixJob:
         self.result.steps = outcome.steps
         self.result.usage = outcome.usage.model_dump()
         if time.monotonic() > self._deadline:
-            diff = await stage.workspace.diff()
+            diff = await stage.workspace.diff(reproduction.start)
             if diff:
                 self.attempts.keep_diff(
                     "final", diff.decode("utf-8", "surrogateescape"), "not verified: the time was over"
@@ -125,6 +136,10 @@ class FixJob:
             result.status, result.exit_code, result.message = "fixed", 0, check.verdict.reason
             result.patch = check.patch.decode("utf-8", "surrogateescape")
             result.explanation = self.attempts.explanation or outcome.final_text
+            if reproduction.added:
+                result.explanation += (
+                    f" No test showed this before: {reproduction.added} was made of the issue."
+                )
             if check.left_out:
                 self.attempts.keep_diff(
                     "left-out",
@@ -143,11 +158,12 @@ class FixJob:
         if outcome.error is not None:
             raise outcome.error
         if not reproduction.failing:
+            tried = "".join(f": {each}" for each in self.result.reproduction.get("remarks", [])[:1])
             error = NotFixed(
-                "the issue led to no failing test, so nothing can be verified"
+                f"the issue led to no failing test, so nothing can be verified{tried}"
                 if not check.files
                 else "something was changed, but no failing test shows the problem, so nothing is verified",
-                hint="give a failing test with --tests or a CI log with --log",
+                hint="give a failing test (--tests), a CI log (--log), or code and what it should give",
             )
             status = "not_reproduced"
         elif self.attempts.ambiguous and not check.files:

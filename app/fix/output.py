@@ -39,7 +39,7 @@ def prepare_output(folder: Path, result: FixResult) -> None:
 
 
 def write_result(result: FixResult, folder: Path, attempts: dict[str, str]) -> None:
-    """Writes ``result.json``, ``patch.diff`` (verified patches only) and ``attempts/*.diff``.
+    """Writes ``result.json``, ``patch.diff`` (verified patches only), the issue's test and the attempts.
 
     Each file is replaced atomically. A patch left by an earlier run in the same folder
     is removed first, so that ``patch.diff`` never belongs to another result.
@@ -55,6 +55,7 @@ def write_result(result: FixResult, folder: Path, attempts: dict[str, str]) -> N
             atomic_write(patch_path, result.patch.encode("utf-8", "surrogateescape"))
         else:
             patch_path.unlink(missing_ok=True)
+        _write_reproduction(result, folder)
         attempts_dir = folder / "attempts"
         for pattern in _ATTEMPTS:
             for old in attempts_dir.glob(pattern):
@@ -68,9 +69,19 @@ def write_result(result: FixResult, folder: Path, attempts: dict[str, str]) -> N
         raise _unwritable(folder, error) from error
 
 
+def _write_reproduction(result: FixResult, folder: Path) -> None:
+    """``reproduction.diff``: the test made of the issue, beside the patch and never in it."""
+    path = folder / "reproduction.diff"
+    diff = str(result.reproduction.get("diff") or "")
+    if diff:
+        atomic_write(path, diff.encode("utf-8", "surrogateescape"))
+    else:
+        path.unlink(missing_ok=True)
+
+
 def discard_output(folder: Path) -> None:
     """Takes back what ``prepare_output`` and a failed ``write_result`` left: half a result is none."""
-    for name in ("result.json", "patch.diff"):
+    for name in ("result.json", "patch.diff", "reproduction.diff"):
         with contextlib.suppress(OSError):
             (folder / name).unlink(missing_ok=True)
 

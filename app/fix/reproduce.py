@@ -30,6 +30,10 @@ class Reproduction:
     flaky: tuple[str, ...]
     wanted: tuple[str, ...] = ()
     """Names of tests that chose the targets; empty = every failing test is one."""
+    start: str | None = None
+    """Tree that the work starts from, where that is not the base tree: with a test made of the issue."""
+    added: str = ""
+    """Path of that test module; it is no part of the patch."""
 
     @property
     def failing(self) -> bool:

@@ -37,6 +37,8 @@ class FixResult:
     claimed: str = ""
     """What the model said at the end, verbatim: a claim, not evidence."""
     located: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    reproduction: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The test made of the issue, or why there is none; empty where tests failed anyway."""
     target_tests: list[str] = field(default_factory=list[str])
     tests_before: dict[str, Any] = field(default_factory=dict[str, Any])
     tests_after: dict[str, Any] = field(default_factory=dict[str, Any])

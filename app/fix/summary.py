@@ -29,6 +29,7 @@ _HEADLINES = {
 }
 _MAX_REASONS = 100
 _MAX_COMMAND = 120
+_MAX_TEST_LINES = 40
 
 
 def summary_lines(result: Mapping[str, Any], *, width: int | None = None) -> list[str]:
@@ -46,6 +47,7 @@ def summary_lines(result: Mapping[str, Any], *, width: int | None = None) -> lis
             reasons = _shortened("; ".join(place.get("reasons") or []), _MAX_REASONS)
             line = f"  {where:<36} {place.get('function') or '(module)'}  {reasons}".rstrip()
             lines.append(_shortened(line, width or len(line)))
+    lines += _reproduction(result.get("reproduction") or {}, width)
     attempts = result.get("attempts") or []
     if attempts:
         lines.append("Attempts")
@@ -89,16 +91,40 @@ def summary_lines(result: Mapping[str, Any], *, width: int | None = None) -> lis
     return lines
 
 
+def _reproduction(made: Mapping[str, Any], width: int | None) -> list[str]:
+    """The test that was made of the issue, whole: a person should be able to check it."""
+    if not made.get("path"):
+        return []
+    lines = [f"Test made of the issue: {made['path']} (not part of the patch)"]
+    for reason in made.get("reasons") or []:
+        lines += _prose(str(reason), width)
+    return lines + [
+        f"    {line}".rstrip() for line in str(made.get("text", "")).splitlines()[:_MAX_TEST_LINES]
+    ]
+
+
 def _next_step(result: Mapping[str, Any]) -> list[str]:
     repository = shlex.quote(str(result.get("repository")))
     if result.get("applied"):
-        return [f"  the patch is in your files; to take it back: whimbrel undo --repo {repository}"]
+        return [
+            f"  the patch is in your files; to take it back: whimbrel undo --repo {repository}",
+            *_add_the_test(result),
+        ]
     if not result.get("output"):
         return ["  your files are unchanged; the patch is only in what is shown here"]
     return [
         f"  patch: {result['output']}/patch.diff",
         f"  your files are unchanged; to apply the patch: whimbrel apply --repo {repository}",
+        *_add_the_test(result),
     ]
+
+
+def _add_the_test(result: Mapping[str, Any]) -> list[str]:
+    if not (result.get("reproduction") or {}).get("path"):
+        return []
+    diff = shlex.quote(f"{result['output']}/reproduction.diff")
+    repository = shlex.quote(str(result.get("repository")))
+    return [f"  to add the test made of the issue: git -C {repository} apply {diff}"]
 
 
 def _prose(text: str, width: int | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...sandbox.base.secrets import redact_bytes
 from ...sandbox.workspace import ChangedFile
@@ -41,10 +41,19 @@ async def verify(stage: Stage, reproduction: Reproduction, tell: Callable[[str, 
 
     They run on the start tree with nothing but the patch: test files that existed, what configures
     tests, left-overs and links that lead out are as they were, and so is every file that a patch
-    cannot contain. The workspace is left on the tree that was proved.
+    cannot contain. The workspace is left on the tree that was proved (without a test made of the
+    issue: the proof runs with it, and what the patch leads to is the tree without it).
     """
+    result = await _verify(stage, reproduction, tell)
+    if not reproduction.added:
+        return result
+    await stage.workspace.restore_paths(stage.workspace.base.tree, [reproduction.added])
+    return replace(result, end_tree=await stage.workspace.snapshot())
+
+
+async def _verify(stage: Stage, reproduction: Reproduction, tell: Callable[[str, str], None]) -> Verification:
     workspace = stage.workspace
-    start = workspace.base.tree
+    start = reproduction.start or workspace.base.tree
     # First of all: what still runs in the old sandbox could change the tree while it is looked at.
     await stage.renew()
     everything = await workspace.snapshot()

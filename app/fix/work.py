@@ -160,6 +160,11 @@ def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
         f"tests run with {stage.tests.adapter.name}, Python {'.'.join(map(str, environment.version))}, "
         f"at {stage.sandbox.spec.workdir}",
     ]
+    if reproduction.added:
+        facts.append(
+            f"all tests passed; {reproduction.added} was made of the issue's text and shows the problem."
+            " It is no part of the patch and is put back for the proof"
+        )
     if reproduction.flaky:
         facts.append("flaky tests, of no interest: " + ", ".join(reproduction.flaky[:10]))
     return facts

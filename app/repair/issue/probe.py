@@ -92,7 +92,7 @@ async def probe(
     tests.test_timeout_s = min(before, PROBE_TIMEOUT_S)
     workspace.write(path, _module(report, payload).encode("utf-8"))
     try:
-        await tests.run([path], purpose="issue snippets")
+        await tests.run(selection_of(tests, path), purpose="issue snippets")
         found: list[list[Observation]] = []
         index = PathIndex(await workspace.files())
         for number, (_, imports) in enumerate(snippets):
@@ -111,6 +111,14 @@ async def probe(
         tests.test_timeout_s = before
         workspace.resolve(path).unlink(missing_ok=True)
         await tests.remove_inside([f"{report}.{number}" for number in range(len(snippets))])
+
+
+def selection_of(tests: TestRunner, path: str) -> tuple[str, ...]:
+    """How the framework calls the tests of one file: unittest by a name that depends on where it looks."""
+    if tests.adapter.name != "unittest":
+        return (path,)
+    parts = path.removesuffix(".py").split("/")
+    return tuple(".".join(parts[start:]) for start in range(len(parts)))
 
 
 def _module(report: str, payload: Sequence[Mapping[str, Any]]) -> str:

@@ -17,7 +17,7 @@ from .corpus import SourceText, read_sources
 from .judging import judge_snippet
 from .names import free_names
 from .namespace import Namespace
-from .probe import probe
+from .probe import probe, selection_of
 from .reading import IssueText, read_issue_text
 from .snippets import Snippet, collect_snippets
 from .testfile import Rendered, heading, module_path, render, tests_folder
@@ -244,7 +244,7 @@ _TELLS_NOTHING = re.compile(r"^\s*$|^#|^[`~]{3}|.*Traceback \(most recent call l
 async def _run_module(run: _Run, path: str, text: str) -> tuple[dict[str, TestCase], str]:
     """(cases by their bare names, why the module could not be collected)."""
     run.workspace.write(path, text.encode("utf-8"))
-    result = await run.tests.run([path], purpose="issue reproduction")
+    result = await run.tests.run(selection_of(run.tests, path), purpose="issue reproduction")
     broken = [error for error in result.report.collection_errors if error.path in (path, "")]
     if broken or not result.report.cases:
         error = broken[0] if broken else None

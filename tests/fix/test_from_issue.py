@@ -1,0 +1,128 @@
+"""An issue and passing tests: the real command makes a failing test of the issue, or says why not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Ran, Repo
+
+Fix = Callable[..., Ran]
+
+PRICE = '''\
+"""Prices."""
+
+
+def cost(price, quantity):
+    """Ten articles or more are a tenth cheaper."""
+    if quantity > 10:
+        return price * quantity * 9 // 10
+    return price * quantity
+'''
+TEST_PRICE = """\
+from price import cost
+
+
+def test_few_articles_cost_the_full_price():
+    assert cost(2, 9) == 18
+
+
+def test_many_articles_are_cheaper():
+    assert cost(2, 11) == 19
+"""
+UNIT_PRICE = """\
+import unittest
+
+from price import cost
+
+
+class PriceTest(unittest.TestCase):
+    def test_few_articles_cost_the_full_price(self):
+        self.assertEqual(cost(2, 9), 18)
+
+    def test_many_articles_are_cheaper(self):
+        self.assertEqual(cost(2, 11), 19)
+"""
+ISSUE = """\
+# Ten articles are not cheaper
+
+```python
+from price import cost
+print(cost(2, 10))
+```
+This prints 20 but it should print 18.
+"""
+
+
+@pytest.fixture
+def green(repo: Repo) -> Repo:
+    """All tests pass, and ten articles cost too much all the same."""
+    return repo.write(**{"price.py": PRICE, "tests__test_price.py": TEST_PRICE, "conftest.py": ""}).commit()
+
+
+@pytest.mark.bwrap
+def test_a_snippet_with_what_it_should_print_ends_in_a_fix_and_a_test_beside_it(green: Repo, fix: Fix):
+    before = green.fingerprint()
+    ran = fix(green, "--python", sys.executable, "--issue", ISSUE, sandbox="bwrap")
+    result = ran.result
+    assert (ran.code, result["status"]) == (0, "fixed"), ran.out + ran.err
+    made = result["reproduction"]
+    assert made["path"].startswith("tests/test_issue_") and result["target_tests"] == made["tests"]
+    assert "assert cost(2, 10) == 18" in made["text"] and made["states_a_value"]
+    assert [entry["path"] for entry in result["files"]] == ["price.py"], "the patch is the fix alone"
+    assert made["path"] in result["explanation"]
+    assert f"Test made of the issue: {made['path']}" in ran.out
+    rows = {row["number"]: row for row in result["evidence"]}
+    assert rows[made["ledger_row"]]["outcomes"][made["tests"][0]] == "failed"
+    after = rows[result["tests_after"]["ledger_rows"][-1]]["outcomes"]
+    assert after[made["tests"][0]] == "passed" and set(after.values()) == {"passed"}
+    assert green.fingerprint() == before
+    for name in ("patch.diff", "reproduction.diff"):
+        green.git("apply", "--index", str(ran.output / name))
+    assert green.git("write-tree").strip() != result["end_tree"], "the patch's tree is without the test"
+    green.git("rm", "-q", "--cached", made["path"])
+    assert green.git("write-tree").strip() == result["end_tree"]
+
+
+def test_projects_with_unittest_get_a_unittest(repo: Repo, fix: Fix):
+    repo.write(**{"price.py": PRICE, "test_price.py": UNIT_PRICE}).commit()
+    ran = fix(repo, "--trust", "--issue", ISSUE, "--tests", "python -m unittest")
+    assert (ran.code, ran.result["status"]) == (0, "fixed"), ran.out + ran.err
+    made = ran.result["reproduction"]
+    assert made["tests"][0].startswith(f"{Path(made['path']).stem}.IssueTest.test_")
+    assert "self.assertEqual(cost(2, 10), 18)" in made["text"]
+
+
+def test_code_of_an_issue_is_not_run_without_isolation_unless_the_person_trusts_it(
+    green: Repo, fix: Fix, tmp_path: Path
+):
+    mark = tmp_path / "mark"
+    issue = f"```python\nopen({str(mark)!r}, 'w').close()\nassert False\n```\n`cost` in price.py is wrong."
+    ran = fix(green, "--issue", issue)
+    assert (ran.code, ran.result["status"]) == (4, "not_reproduced")
+    assert not mark.exists()
+    assert any("--trust" in note for note in ran.result["notes"])
+    assert ran.result["located"][0]["function"] == "cost"
+
+
+def test_an_issue_that_does_not_hold_is_not_reproduced_and_says_what_happened_instead(green: Repo, fix: Fix):
+    ran = fix(green, "--trust", "--issue", ISSUE.replace("prints 20", "prints 19"))
+    result = ran.result
+    assert (ran.code, result["status"]) == (4, "not_reproduced"), ran.out
+    assert result["reproduction"]["path"] is None
+    assert "gives 20 here, not 19 as the issue says" in result["reproduction"]["remarks"][0]
+    assert "gives 20 here" in result["message"]
+    assert result["located"][0]["path"] == "price.py" and result["located"][0]["reasons"]
+    assert not (ran.output / "reproduction.diff").exists()
+
+
+def test_a_test_that_fails_on_its_own_account_is_never_taken(green: Repo, fix: Fix):
+    wrong = "```python\nfrom price import costs\nprint(costs(1, 1))\n```\nThis raises ImportError, it should print 1."
+    ran = fix(green, "--trust", "--issue", wrong)
+    assert (ran.code, ran.result["status"]) == (4, "not_reproduced"), ran.out
+    assert "the snippet itself does not fit here" in ran.result["reproduction"]["remarks"][0]
+    assert subprocess.run(["git", "status", "--porcelain"], cwd=green.root, capture_output=True).stdout == b""
