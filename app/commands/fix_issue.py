@@ -56,7 +56,11 @@ def _given_path(ctx: click.Context, param: click.Parameter, value: Any) -> Path 
     help="Id, file or folder of tests (repeatable), or one shell command.",
 )
 @click.option("--python", callback=_given, metavar="PATH", help="Interpreter that runs the project's tests.")
-@click.option("--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile).")
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Obey what the repository configures (recipe, Dockerfile); run an issue's code without isolation.",
+)
 @click.option(
     "--model",
     callback=_given,
