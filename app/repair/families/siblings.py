@@ -7,9 +7,10 @@ import builtins
 from collections.abc import Iterator
 
 from ..edits import insert_before
+from ..facts import once, walk
 from ..family import Family, Harm, Proposal
 from ..scope import ModuleView
-from ..source import FUNCTIONS
+from ..source import FUNCTIONS, Function
 
 _MOST = 12
 _MOST_LINES = 3
@@ -31,10 +32,10 @@ class SiblingGuards(Family):
         if function is None or view.source.is_docstring(getattr(node, "value", node)):
             return
         here = set(view.names_at(node))
-        own = {ast.dump(each) for each in ast.walk(function) if isinstance(each, ast.If)}
+        own = once(view, _own_guards, function)
         used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
         rank = 0
-        for text, dump, names in _guards(view):
+        for text, dump, names in once(view, _guards, view.source.tree):
             tested = names & here
             if dump in own or not tested or not names <= here | set(view.module_names) | _BUILTINS:
                 continue
@@ -52,10 +53,15 @@ class SiblingGuards(Family):
 _BUILTINS = frozenset(dir(builtins))
 
 
-def _guards(view: ModuleView) -> Iterator[tuple[list[str], str, frozenset[str]]]:
+def _own_guards(function: Function, view: ModuleView) -> frozenset[str]:
+    return frozenset(ast.dump(each) for each in walk(view, function) if isinstance(each, ast.If))
+
+
+def _guards(tree: ast.Module, view: ModuleView) -> list[tuple[list[str], str, frozenset[str]]]:
     """Small ``if`` statements without ``else`` inside functions: lines, syntax tree, names; each once."""
     seen: set[str] = set()
-    for node in ast.walk(view.source.tree):
+    found: list[tuple[list[str], str, frozenset[str]]] = []
+    for node in walk(view, tree):
         if not isinstance(node, ast.If) or node.orelse or len(node.body) != 1:
             continue
         only = node.body[0]
@@ -71,4 +77,5 @@ def _guards(view: ModuleView) -> Iterator[tuple[list[str], str, frozenset[str]]]
             continue
         seen.add(dump)
         names = frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
-        yield [f"if {test}:", f"\t{body}"], dump, names
+        found.append(([f"if {test}:", f"\t{body}"], dump, names))
+    return found

@@ -1,0 +1,128 @@
+"""What the families of statements and control flow make of fragments inside ``f(a, b, xs, d)``.
+
+Each row: family, fragment before, fragment after.
+"""
+
+from __future__ import annotations
+
+STATEMENT_ROWS: list[tuple[str, str, str]] = [
+    (
+        "special-case",
+        "return xs[1] - xs[0]",
+        "if len(xs) < 2:\n        return 0\n    return xs[1] - xs[0]",
+    ),
+    (
+        "special-case",
+        "seen = set()\n    for x in xs:\n        seen.add(x)\n        b += x",
+        "seen = set()\n    for x in xs:\n        if x in seen:\n            continue\n        seen.add(x)\n        b += x",
+    ),
+    ("base-case", "return f(a - 1, b, xs, d)", "if a <= 0:\n        return 0\n    return f(a - 1, b, xs, d)"),
+    (
+        "base-case",
+        "return a * f(a - 1, b, xs, d)",
+        "if a == 0:\n        return 1\n    return a * f(a - 1, b, xs, d)",
+    ),
+    (
+        "base-case",
+        "return 1 + max(f(a.l, b, xs, d), 2)",
+        "if a is None:\n        return 0\n    return 1 + max(f(a.l, b, xs, d), 2)",
+    ),
+    ("clause", "while xs[a].b:\n        a += 1", "while a < len(xs) and xs[a].b:\n        a += 1"),
+    ("clause", "return [x.b for x in xs]", "return [x.b for x in xs if x.b]"),
+    ("clause", "d[a] = b", "if a not in d:\n        d[a] = b"),
+    ("clause", "if a:\n        b += 1\n    return b", "b += 1\n    return b"),
+    (
+        "relocation",
+        "t = 0\n    for x in xs:\n        t += x",
+        "for x in xs:\n        t = 0\n        t += x",
+    ),
+    (
+        "relocation",
+        "for x in xs:\n        t = 0\n        t += x",
+        "t = 0\n    for x in xs:\n        t += x",
+    ),
+    (
+        "relocation",
+        "a -= b\n    d += b\n    if a < b:\n        raise ValueError(a)",
+        "if a < b:\n        raise ValueError(a)\n    a -= b\n    d += b",
+    ),
+    (
+        "relocation",
+        "for x in xs:\n        if x:\n            return True\n        else:\n            return False",
+        "for x in xs:\n        if x:\n            return True\n    return False",
+    ),
+    (
+        "relocation",
+        "for x in xs:\n        for y in x:\n            a += y\n            return a",
+        "for x in xs:\n        for y in x:\n            a += y\n    return a",
+    ),
+    ("loop-update", "while a < b:\n        d += 1", "while a < b:\n        d += 1\n        a += 1"),
+    ("loop-update", "while a:\n        d += a % 2", "while a:\n        d += a % 2\n        a //= 2"),
+    (
+        "loop-update",
+        "s = set()\n    for x in xs:\n        if x not in s:\n            a += x",
+        "s = set()\n    for x in xs:\n        if x not in s:\n            a += x\n            s.add(x)",
+    ),
+    (
+        "loop-update",
+        "c = []\n    for x in xs:\n        c.append(x)\n        if x:\n            a.append(c)",
+        "c = []\n    for x in xs:\n        c.append(x)\n        if x:\n            a.append(c)\n            c = []",
+    ),
+    (
+        "loop-update",
+        "c = []\n    for x in xs:\n        if x:\n            a.append(c)\n            c = []",
+        "c = []\n    for x in xs:\n        if x:\n            a.append(c)\n            c = []\n    if c:\n        a.append(c)",
+    ),
+    (
+        "loop-update",
+        "if a in d:\n        return d[a]\n    r = a * b\n    return r",
+        "if a in d:\n        return d[a]\n    r = a * b\n    d[a] = r\n    return r",
+    ),
+    (
+        "symmetry",
+        "low = high = 0\n    if a < low:\n        low = a",
+        "low = high = 0\n    if a < low:\n        low = a\n    if a > high:\n        high = a",
+    ),
+    ("symmetry", "d[a].add(b)", "d[a].add(b)\n    d[b].add(a)"),
+    (
+        "copy",
+        "for x in xs:\n        xs.remove(x)",
+        "for x in list(xs):\n        xs.remove(x)",
+    ),
+    ("copy", "xs.sort()\n    return xs[0]", "xs = list(xs)\n    xs.sort()\n    return xs[0]"),
+    ("copy", "r = d\n    r.update(a)", "r = dict(d)\n    r.update(a)"),
+    ("copy", "return dict.fromkeys(xs, [])", "return {key: [] for key in xs}"),
+    (
+        "branch",
+        "if a:\n        b = 1\n    b = 2",
+        "if a:\n        b = 1\n    else:\n        b = 2",
+    ),
+    (
+        "branch",
+        "for x in xs:\n        if x:\n            break\n    b = 2",
+        "for x in xs:\n        if x:\n            break\n    else:\n        b = 2",
+    ),
+    (
+        "branch",
+        "if a:\n        b = 1\n    else:\n        b = 2",
+        "if a:\n        b = 2\n    else:\n        b = 1",
+    ),
+    ("branch", "if a:\n        b = 1\n    else:\n        b = 2", "if a:\n        b = 1\n    b = 2"),
+    ("branch", "if a:\n        a = a[1:]", "while a:\n        a = a[1:]"),
+    ("branch", "if a:\n        b = 1", "if a:\n        b = 1\n    else:\n        b = None"),
+    (
+        "handler",
+        "try:\n        g()\n    except Exception:\n        a = 1",
+        "try:\n        g()\n    except ValueError:\n        a = 1",
+    ),
+    (
+        "handler",
+        "try:\n        g()\n    except ValueError:\n        a = 1",
+        "try:\n        g()\n    except ValueError:\n        a = 1\n        raise",
+    ),
+    ("handler", "g()\n    a.close()", "try:\n        g()\n    finally:\n        a.close()"),
+    ("handler", "return ValueError(a)", "raise ValueError(a)"),
+    ("handler", "raise ValueError(a)", "return None"),
+    ("discarded", "a.strip()", "a = a.strip()"),
+    ("discarded", "yield xs", "yield from xs"),
+]
