@@ -12,7 +12,8 @@ from ..tools.base import ToolContext
 from .localisation.history import remember
 
 _SCRATCH = "repair-baseline"
-_FLAKY_RERUNS = 2
+_FLAKY_RERUNS = 1
+"""More would cost every repair a process; the run's own check and the proof come on top."""
 _MOST_RERUN = 25
 """Failing tests that are run again to find flaky ones; more than this many never are all flaky."""
 

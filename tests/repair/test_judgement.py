@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from project import make_repository
-from whimbrel.app.repair.candidates import Candidate, Novelty
+from whimbrel.app.repair.candidates import Candidate
 from whimbrel.app.repair.choice import choose, literals_of
 from whimbrel.app.repair.diffs import unified_diff
 from whimbrel.app.repair.evidence import Evidence
 from whimbrel.app.repair.family import Harm
 from whimbrel.app.repair.minimise import minimise
+from whimbrel.app.repair.novelty import Novelty
 from whimbrel.app.repair.source import Edit, ModuleSource
 from whimbrel.app.repair.spectra import Counts, Spectrum, dstar, ochiai
 from whimbrel.app.repair.verdict import judge
