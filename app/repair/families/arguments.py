@@ -40,9 +40,11 @@ _OFTEN_GIVEN: Mapping[str, tuple[bool, tuple[str, ...]]] = {
     "read_text": (True, ('encoding="utf-8"',)),
     "decode": (True, ('"utf-8"', 'errors="replace"')),
     "encode": (True, ('"utf-8"',)),
-    "sqrt": (True, ()),
-    "sort": (True, ()),
+    "strip": (True, ()),
+    "lstrip": (True, ()),
+    "rstrip": (True, ()),
 }
+_TAKES_MARK = ("strip", "lstrip", "rstrip", "split", "rsplit")
 _MOST_FIELDS = 4
 
 
@@ -104,7 +106,7 @@ class Arguments(Family):
         """Arguments that built-in functions are often given."""
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         extra = _OFTEN_GIVEN.get(name)
-        if extra is None or (not node.args and name not in ("pop", "split", "rsplit", "open")):
+        if extra is None or (not node.args and name not in (*_TAKES_MARK, "pop", "open")):
             return
         method, options = extra
         if method != isinstance(node.func, ast.Attribute) or len(node.args) > 1:
@@ -118,7 +120,12 @@ class Arguments(Family):
         given = {each.arg for each in node.keywords}
         comma = ", " if node.args or node.keywords else ""
         here = view.names_at(node)
-        for rank, text in enumerate((*options, *_named(name, here))):
+        marks: list[str] = []
+        function = view.source.function_of(node)
+        if name in _TAKES_MARK and function is not None:
+            texts = [each for each in view.constants(function, str) if isinstance(each, str)]
+            marks = [repr(each) for each in texts if 0 < len(each) < 4][:4]
+        for rank, text in enumerate((*_named(name, here), *marks, *options)):
             key = text.partition("=")[0] if "=" in text else ""
             if key in given or (node.keywords and not key):
                 continue

@@ -32,7 +32,7 @@ class Bounds(Family):
             if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
                 yield from _shifted(node.comparators[0], view, 0.4)
         elif isinstance(node, (ast.Return, ast.Assign)):
-            if isinstance(node.value, (ast.Name, ast.Attribute, ast.BinOp)):
+            if isinstance(node.value, (ast.Name, ast.Attribute, ast.BinOp, ast.Call)):
                 yield from _shifted(node.value, view, 0.35)
         elif isinstance(node, ast.Call):
             for argument in node.args:
@@ -53,6 +53,8 @@ class Bounds(Family):
         elif isinstance(node, (ast.For, ast.comprehension)):
             if isinstance(node.iter, (ast.Name, ast.Attribute)):
                 yield from self._sliced(node.iter, 0.5, view)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield from self._after_prefix(node, view)
         elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load):
             for item in node.elts:
                 if isinstance(item, (ast.Name, ast.Attribute)):
@@ -109,6 +111,18 @@ class Bounds(Family):
                 edits += replace(view, each.slice, _moved(each.slice, step, view))
             yield Proposal(edits, f"moves all indexes by {step}", 0.6)
 
+    def _after_prefix(self, node: ast.Name, view: ModuleView) -> Iterator[Proposal]:
+        """What follows a prefix that was asked for."""
+        prefixes = view.remembered("prefixes", _prefixes).get(node.id, ())
+        parent = view.source.parents.get(node)
+        if isinstance(parent, ast.Attribute) and parent.attr in ("startswith", "endswith"):
+            return
+        if isinstance(parent, ast.Subscript) and parent.value is node:
+            return
+        _, end = view.source.span(node)
+        for prefix in prefixes:
+            yield Proposal((Edit(end, end, f"[len({prefix}):]"),), f"takes what follows {prefix}", 0.4)
+
     def _whole(self, node: ast.Subscript, view: ModuleView) -> Iterator[Proposal]:
         """The slice dropped, turned, or with its bounds' signs changed."""
         index = node.slice
@@ -132,11 +146,28 @@ class Bounds(Family):
                     yield Proposal(replace(view, bound, inner), f"counts {inner} from the start", 0.6)
                 elif not isinstance(bound, ast.BinOp):
                     yield Proposal((Edit(start, start, "-"),), "counts from the end", 0.55)
+        yield from self._all_signs(node, lower or upper, view)
         if lower is not None and upper is not None:
             one, two = view.source.segment(lower), view.source.segment(upper)
             yield Proposal(replace(view, upper, f"{one} + {two}"), f"ends {two} after its start", 0.7)
             edits = replace(view, lower, two) + replace(view, upper, one)
             yield Proposal(edits, "swaps the bounds", 0.5)
+
+    def _all_signs(self, node: ast.Subscript, bound: ast.expr | None, view: ModuleView) -> Iterator[Proposal]:
+        """``xs[k:] + xs[:k]`` and ``xs[-k:] + xs[:-k]``."""
+        statement = view.source.statement_of(node)
+        if not isinstance(bound, ast.Name) or statement is None or hasattr(statement, "body"):
+            return
+        alike = [
+            each
+            for part in ast.walk(statement)
+            if isinstance(part, ast.Slice)
+            for each in (part.lower, part.upper)
+            if isinstance(each, ast.Name) and each.id == bound.id
+        ]
+        if len(alike) > 1 and alike[0] is bound:
+            edits = tuple(Edit(view.source.span(each)[0], view.source.span(each)[0], "-") for each in alike)
+            yield Proposal(edits, "counts from the other end", 0.5)
 
     def _slice(self, node: ast.Slice, view: ModuleView) -> Iterator[Proposal]:
         for name, bound in (("lower", node.lower), ("upper", node.upper)):
@@ -144,6 +175,10 @@ class Bounds(Family):
                 continue
             yield from _shifted(bound, view, 0.9)
             yield Proposal(replace(view, bound, ""), f"drops the {name} bound", 0.5)
+            if isinstance(bound, (ast.Name, ast.Attribute)):
+                for size in _sizes(bound, view):
+                    text = view.source.segment(bound)
+                    yield Proposal(replace(view, bound, f"{text} - {size}"), f"leaves {size} more out", 0.5)
         start, end = view.source.span(node)
         if node.upper is None and node.step is None:
             yield Proposal((Edit(end, end, "-1"),), "leaves the last item out", 0.5)
@@ -235,8 +270,38 @@ def _shifted(node: ast.expr, view: ModuleView, weight: float) -> Iterator[Propos
     if isinstance(node, ast.BinOp) and _is_one(node.right):
         return
     text = view.source.segment(node) if isinstance(node, ast.BinOp) and _sum(node) else enclosed(view, node)
-    yield Proposal(replace(view, node, f"{text} + 1"), "adds one", weight)
-    yield Proposal(replace(view, node, f"{text} - 1"), "subtracts one", weight)
+    parent = view.source.parents.get(node)
+    tight = isinstance(parent, ast.BinOp) and (
+        not isinstance(parent.op, (ast.Add, ast.Sub))
+        or (isinstance(parent.op, ast.Sub) and parent.right is node)
+    )
+    front, back = ("(", ")") if tight else ("", "")
+    yield Proposal(replace(view, node, f"{front}{text} + 1{back}"), "adds one", weight)
+    yield Proposal(replace(view, node, f"{front}{text} - 1{back}"), "subtracts one", weight)
+
+
+def _sizes(node: ast.expr, view: ModuleView) -> list[int]:
+    """Small numbers, and lengths of short texts, that the function mentions."""
+    function = view.source.function_of(node)
+    if function is None:
+        return []
+    numbers = [each for each in view.constants(function, int) if isinstance(each, int) and 1 < each < 20]
+    lengths = [
+        len(each) for each in view.constants(function, str) if isinstance(each, str) and 1 < len(each) < 6
+    ]
+    return list(dict.fromkeys([*lengths, *numbers]))[:4]
+
+
+def _prefixes(view: ModuleView) -> dict[str, tuple[str, ...]]:
+    """Variable -> names that it is asked to start with."""
+    found: dict[str, dict[str, None]] = {}
+    for node in ast.walk(view.source.tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+            continue
+        base, prefix = node.func.value, node.args[0]
+        if node.func.attr == "startswith" and isinstance(base, ast.Name) and isinstance(prefix, ast.Name):
+            found.setdefault(base.id, {})[prefix.id] = None
+    return {name: tuple(prefixes) for name, prefixes in found.items()}
 
 
 def _moved(index: ast.expr, step: int, view: ModuleView) -> str:

@@ -50,6 +50,9 @@ class Comprehensions(Family):
             yield Proposal(
                 (edit,), f"keeps only what satisfies `{condition}`", 0.7 - 0.08 * rank, Harm.LOOSENS
             )
+        for attribute in self._flags(names, view):
+            edit = Edit(end, end, f"{word}{attribute}")
+            yield Proposal((edit,), f"keeps only what has {attribute}", 0.45, Harm.LOOSENS)
         element = _element(node)
         tests = [name for name in names if name != "_"]
         if element is not None and not isinstance(element, (ast.Name, ast.Constant, ast.Tuple)):
@@ -60,6 +63,17 @@ class Comprehensions(Family):
             for condition, weight in ((name, 0.5), (f"{name} is not None", 0.4)):
                 edit = Edit(end, end, f"{word}{condition}")
                 yield Proposal((edit,), f"keeps only what satisfies `{condition}`", weight, Harm.LOOSENS)
+
+    @staticmethod
+    def _flags(names: list[str], view: ModuleView) -> list[str]:
+        """Attributes that the file reads from variables of these names."""
+        found = [
+            f"{name}.{attribute}"
+            for name in names
+            for attribute in view.attributes_of(ast.Name(name))
+            if attribute not in view.called_attributes
+        ]
+        return found[:_MOST_BORROWED]
 
     def _elements(self, node: ast.expr, view: ModuleView) -> Iterator[Proposal]:
         element = _element(node)

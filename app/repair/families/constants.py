@@ -100,6 +100,11 @@ class Constants(Family):
         for other in view.remembered("strings", _strings_by_role).get(_role(node, view), ()):
             if other != value and value:
                 variants.append((other, 0.65))
+        statement = view.source.statement_of(node)
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            called = statement.targets[0].id
+            if called != value and value.isidentifier() and _role(node, view) in ("compared", "key"):
+                variants.append((called, 0.7))  # what is read is often named like what it is read from
         for new, weight in variants:
             yield Proposal(
                 replace(view, node, _quoted(new, old)), f"replaces {old} by {_quoted(new, old)}", weight
@@ -134,7 +139,7 @@ _FLIPPED: dict[str, tuple[str, ...]] = {
     ", ": (",", "; ", " ", "\n"),
     ";": (",", ":"),
     "_": ("-", " ", "."),
-    "-": ("_", " ", "--", "+", ":"),
+    "-": ("_", " ", "--", "=", "+", ":"),
     "--": ("-",),
     "+": ("-", " "),
     ".": (",", "/", ":", "-"),

@@ -31,6 +31,10 @@ class Identity(Family):
             yield Proposal(
                 replace(view, test, f"{view.source.segment(test)} is not None"), "asks for None only", 0.9
             )
+        for clause in getattr(node, "ifs", None) or (node.values if isinstance(node, ast.BoolOp) else ()):
+            if isinstance(clause, (ast.Name, ast.Attribute)) and view.source.editable(clause):
+                text = f"{view.source.segment(clause)} is not None"
+                yield Proposal(replace(view, clause, text), "asks for None only", 0.7)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yield from self._negated(node, view)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and len(node.values) == 2:

@@ -50,7 +50,7 @@ class ValueLimits(Family):
         if "\n" in text:
             return
         numeric = isinstance(value, ast.BinOp)
-        subtracts = numeric and isinstance(value.op, ast.Sub)
+        subtracts = any(isinstance(each, ast.Sub) for each in ast.walk(value))
         start, end = view.source.span(value)
 
         def wrapped(front: str, back: str) -> tuple[Edit, ...]:

@@ -50,6 +50,9 @@ class Negation(Family):
             )
 
 
+_ASKED = (ast.Call, ast.Name, ast.Attribute, ast.BoolOp)
+
+
 def _conditions(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
         yield node.test
@@ -57,6 +60,10 @@ def _conditions(node: ast.AST) -> Iterator[ast.expr]:
         yield from node.ifs
     elif isinstance(node, ast.BoolOp):
         yield from node.values
+    elif isinstance(node, (ast.ListComp, ast.GeneratorExp)) and isinstance(node.elt, _ASKED):
+        yield node.elt
+    elif isinstance(node, ast.Lambda) and isinstance(node.body, _ASKED):
+        yield node.body
     elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Name, ast.Attribute)):
         yield node.value
 

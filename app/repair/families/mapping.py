@@ -53,6 +53,9 @@ class MappingAccess(Family):
         for rank, value in enumerate(_DEFAULTS):
             text = f"{base}.get({key})" if value == "None" else f"{base}.get({key}, {value})"
             yield Proposal(replace(view, node, text), f"uses {value} for an absent key", 1.0 - 0.08 * rank)
+        if not isinstance(parent, ast.Attribute):
+            text = f"{base}.pop({key})"
+            yield Proposal(replace(view, node, text), "takes the entry out", 0.4, Harm.PRECISE)
         if isinstance(node.slice, (ast.Name, ast.Attribute)):
             text = f"{base}.get({key}, {key})"
             yield Proposal(replace(view, node, text), f"uses {key} itself for an absent key", 0.5)

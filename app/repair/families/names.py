@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from ..edits import replace
@@ -13,6 +14,7 @@ from ..source import FUNCTIONS
 
 _MOST_GLOBALS = 4
 _MOST_PARTS = 5
+_MOST_EXCHANGED = 4
 _FORGOTTEN = 0.9
 """Weight at least, for what the function never reads."""
 
@@ -23,6 +25,10 @@ class Names(Family):
     fault = "used the wrong variable"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
+        if isinstance(node, ast.stmt) and not hasattr(node, "body"):
+            yield from self._exchanged(node, view)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            yield from self._unindexed(node, view)
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             return
         parent = view.source.parents.get(node)
@@ -49,6 +55,49 @@ class Names(Family):
                 yield Proposal(replace(view, node, name), f"replaces {node.id} by {name}", 0.2 + 0.6 * alike)
         yield from self._members(node, view)
         yield from self._parts(node, view)
+        yield from self._items(node, view)
+
+    def _exchanged(self, node: ast.stmt, view: ModuleView) -> Iterator[Proposal]:
+        """Two variables exchanged throughout a statement."""
+        local = set(view.names_at(node)) - {"self", "cls"}
+        places: dict[str, list[ast.Name]] = {}
+        for each in ast.walk(node):
+            if isinstance(each, ast.Name) and each.id in local and isinstance(each.ctx, ast.Load):
+                if not view.source.editable(each):
+                    return
+                places.setdefault(each.id, []).append(each)
+        if not 2 <= len(places) <= _MOST_EXCHANGED:
+            return
+        for one, two in itertools.combinations(places, 2):
+            edits = [edit for each in places[one] for edit in replace(view, each, two)]
+            edits += [edit for each in places[two] for edit in replace(view, each, one)]
+            weight = 0.4 + 0.3 * likeness(one, two)
+            yield Proposal(tuple(sorted(edits)), f"exchanges {one} and {two}", weight)
+
+    def _unindexed(self, node: ast.Subscript, view: ModuleView) -> Iterator[Proposal]:
+        """The index, or the whole, instead of the item."""
+        if isinstance(node.slice, ast.Name):
+            text = node.slice.id
+            yield Proposal(replace(view, node, text), f"takes {text} instead of the item", 0.3)
+        base = view.source.segment(node.value)
+        if not isinstance(node.slice, ast.Slice):
+            yield Proposal(replace(view, node, base), f"takes {base} as a whole", 0.3)
+
+    def _items(self, node: ast.Name, view: ModuleView) -> Iterator[Proposal]:
+        """What is looked up by this name elsewhere in the function, or by another name in this object."""
+        function = view.source.function_of(node)
+        if function is None:
+            return
+        lookups = view.remembered_of(function, _lookups)
+        for base, keys in lookups.items():
+            if node.id in keys and base != node.id:
+                text = f"{base}[{node.id}]"
+                yield Proposal(replace(view, node, text), f"takes {text} instead of {node.id}", 0.55)
+            elif base == node.id:
+                for key in keys:
+                    text = f"{base}[{key}]"
+                    if key in view.names_at(node):
+                        yield Proposal(replace(view, node, text), f"takes {text} instead of {node.id}", 0.5)
 
     def _parts(self, node: ast.Name, view: ModuleView) -> Iterator[Proposal]:
         """An attribute of the object, or an item of the pair, instead of the whole."""
@@ -82,7 +131,7 @@ class Names(Family):
 
 
 def _indexed(view: ModuleView) -> frozenset[str]:
-    """Variables that are subscripted with small numbers somewhere."""
+    """Variables that are subscripted with numbers or variables somewhere."""
     return frozenset(
         node.value.id
         for node in ast.walk(view.source.tree)
@@ -90,5 +139,17 @@ def _indexed(view: ModuleView) -> frozenset[str]:
     )
 
 
+def _lookups(function: ast.AST) -> dict[str, dict[str, None]]:
+    """Text of an object -> variables it is subscripted with in the function."""
+    found: dict[str, dict[str, None]] = {}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
+            continue
+        if isinstance(node.value, (ast.Name, ast.Attribute)):
+            found.setdefault(ast.unparse(node.value), {})[node.slice.id] = None
+    return found
+
+
 def _small(index: ast.expr) -> bool:
-    return isinstance(index, ast.Constant) and type(index.value) is int
+    number = isinstance(index, ast.Constant) and type(index.value) is int
+    return number or isinstance(index, (ast.Name, ast.BinOp))

@@ -26,7 +26,7 @@ _ARITHMETIC: dict[type[ast.AST], tuple[str, int]] = {
 }
 _ASSOCIATIVE = frozenset("+*&|^")
 _MOST_OPERANDS = 6
-_MOST = 16
+_MOST = 30
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,10 @@ def _flatten(
 
 
 def _formats(node: ast.BinOp) -> bool:
-    return isinstance(node.left, (ast.JoinedStr, ast.Constant)) and isinstance(
-        getattr(node.left, "value", ""), str
+    return (
+        isinstance(node.op, ast.Mod)
+        and isinstance(node.left, (ast.JoinedStr, ast.Constant))
+        and isinstance(getattr(node.left, "value", ""), str)
     )
 
 

@@ -32,7 +32,7 @@ _UNITS: tuple[tuple[str, float], ...] = (
     ("/ 1000", 0.25),
 )
 _MOST_NAMES = 5
-_MOST_SWAPPED = 6
+_MOST_SWAPPED = 10
 
 
 class Terms(Family):
@@ -47,6 +47,11 @@ class Terms(Family):
             yield from self._dropped(node, view)
             if not isinstance(view.source.parents.get(node), ast.BinOp):
                 yield from self._swapped(node, view)
+            inner = node.left
+            if isinstance(inner, ast.List) and len(inner.elts) == 1 and isinstance(node.op, ast.Mult):
+                one, two = view.source.segment(inner.elts[0]), view.source.segment(node.right)
+                edits = replace(view, inner.elts[0], two) + replace(view, node.right, one)
+                yield Proposal(edits, f"repeats {two} instead of {one}", 0.8)
         for value, weight in _values(node):
             if view.source.editable(value) and not isinstance(value, (ast.JoinedStr, ast.Starred)):
                 yield from self._added(value, weight, view)
@@ -69,9 +74,9 @@ class Terms(Family):
         """Two operands anywhere in one calculation exchanged."""
         operands = list(_operands(node))
         weight = 0.8 if len(operands) == 2 else 0.5
-        for (i, first), (j, second) in itertools.islice(
-            itertools.combinations(enumerate(operands), 2), _MOST_SWAPPED * 2
-        ):
+        pairs = sorted(itertools.combinations(range(len(operands)), 2), key=lambda pair: pair[1] - pair[0])
+        for i, j in pairs[:_MOST_SWAPPED]:
+            first, second = operands[i], operands[j]
             one, two = enclosed(view, first), enclosed(view, second)
             if one == two or j - i > 2:
                 continue
@@ -100,6 +105,15 @@ class Terms(Family):
             for unit, factor in _UNITS:
                 new = f"{text} {unit}"
                 yield Proposal(replace(view, value, new), f"makes it {_short(new)}", factor * weight)
+        if "timedelta" in view.module_names and isinstance(value, ast.Call):
+            for sign in "-+":
+                new = f"{text} {sign} timedelta(days=1)"
+                yield Proposal(
+                    replace(view, value, new), f"a day {'less' if sign == '-' else 'more'}", 0.5 * weight
+                )
+        if "degrees" in text or "angle" in text:
+            new = f"{text} % 360"
+            yield Proposal(replace(view, value, new), "stays within a full turn", 0.7 * weight)
         if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
             sign = 0.9 if numeric else 0.4
             yield Proposal(replace(view, value, f"-{text}"), "changes the sign", sign * weight)
@@ -149,13 +163,20 @@ def _operands(node: ast.expr) -> Iterator[ast.expr]:
 
 def _numbers(value: ast.expr, view: ModuleView) -> list[str]:
     """Names and attributes in scope that take part in calculations, unused ones first."""
-    own = {ast.unparse(each) for each in ast.walk(value) if isinstance(each, (ast.Name, ast.Attribute))}
+    own: set[str] = set()
+    if not isinstance(value, ast.Call):
+        own = {ast.unparse(each) for each in ast.walk(value) if isinstance(each, (ast.Name, ast.Attribute))}
     calculated = view.remembered("calculated", _calculated)
     here = [name for name in view.names_at(value) if name in calculated and name not in own]
     owner = view.source.class_of(value)
     if owner is not None:
-        members = [f"self.{name}" for name in view.members(owner)]
-        here += [name for name in members if name in calculated and name not in own]
+        known = {name.removeprefix("self.") for name in calculated}
+        own_methods = {method.name for method in view.methods(owner)}
+        here += [
+            f"self.{name}"
+            for name in view.members(owner)
+            if name in known and name not in own_methods and f"self.{name}" not in own
+        ]
     here += [
         name
         for name in view.module_names
@@ -191,8 +212,10 @@ def _calculated(view: ModuleView) -> frozenset[str]:
             parts = [node.target, node.value]
         elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
             parts = [node.left, *node.comparators]
-        elif isinstance(node, ast.Assign) and _number(node.value):
+        elif isinstance(node, ast.Assign) and _numeric(node.value):
             parts = list(node.targets)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("math."):
+            parts = node.args
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             parts = [node.operand]
         elif isinstance(node, FUNCTIONS):
@@ -202,6 +225,18 @@ def _calculated(view: ModuleView) -> frozenset[str]:
                     found.add(argument.arg)
         found.update(ast.unparse(each) for each in parts if isinstance(each, (ast.Name, ast.Attribute)))
     return frozenset(found)
+
+
+def _numeric(node: ast.expr) -> bool:
+    """Whether an expression gives a number as far as its form shows."""
+    if isinstance(node, ast.IfExp):
+        return _numeric(node.body) or _numeric(node.orelse)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in ("len", "sum", "abs", "round", "int", "float")
+    arithmetic = isinstance(node, ast.BinOp) and isinstance(
+        node.op, (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)
+    )
+    return arithmetic or _number(node)
 
 
 def _number(node: ast.expr) -> bool:

@@ -120,11 +120,16 @@ class Wrapping(Family):
                 yield Proposal(
                     replace(view, value, f"math.{name}({text})"), f"takes math.{name}() of it", 0.35
                 )
+        if role in ("receiver", "iterated") and isinstance(value, ast.Attribute):
+            for key in view.remembered("subscripts", _subscripts).get(text, ()):
+                if key in view.names_at(node):
+                    yield Proposal(replace(view, value, f"{text}[{key}]"), f"takes {text}[{key}]", 0.7)
         if role == "operand" and plain and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             yield Proposal(replace(view, value, f"[{text}]"), f"makes a list of {_short(text)}", 0.6)
         if role == "given" and plain:
             start, _ = view.source.span(value)
-            yield Proposal((Edit(start, start, "*"),), f"hands over the items of {_short(text)}", 0.4)
+            if isinstance(node, ast.Call) and value in node.args:
+                yield Proposal((Edit(start, start, "*"),), f"hands over the items of {_short(text)}", 0.4)
             yield Proposal(replace(view, value, f"[{text}]"), f"makes a list of {_short(text)}", 0.3)
         if role == "iterated" and plain:
             yield Proposal(replace(view, value, f"range({text})"), f"counts up to {_short(text)}", 0.3)
@@ -173,6 +178,15 @@ class Wrapping(Family):
         text = view.source.segment(base)
         said = f"does without .{func.attr}()"
         yield Proposal(replace(view, node, text), said, weight, Harm.LOOSENS)
+
+
+def _subscripts(view: ModuleView) -> dict[str, tuple[str, ...]]:
+    """Text of an object -> variables it is subscripted with in the file."""
+    found: dict[str, dict[str, None]] = {}
+    for node in ast.walk(view.source.tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
+            found.setdefault(ast.unparse(node.value), {})[node.slice.id] = None
+    return {text: tuple(keys) for text, keys in found.items()}
 
 
 def _likely(node: ast.AST, role: str) -> list[tuple[str, float]]:
