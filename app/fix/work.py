@@ -70,6 +70,8 @@ class AttemptLog:
             "candidates_tried": tried,
             "candidates_generated": generated,
             "limit": data.get("limit"),
+            "confidence": data.get("confidence", 0.0),
+            "modes": data.get("modes", {}),
             "phases": data.get("phases", {}),
         }
         self.ambiguous = data["status"] == "ambiguous"
@@ -80,9 +82,10 @@ class AttemptLog:
         patches += cast("list[dict[str, Any]]", data.get("alternatives") or [])
         for index, patch in enumerate(patches, start=1):
             name = f"search-{number}-{index:02d}"
-            self.keep_diff(
-                name, str(patch.get("diff", "")), f"{patch.get('family', '')}: {patch.get('explanation', '')}"
-            )
+            summary = f"{patch.get('family', '')}: {patch.get('explanation', '')}"
+            if patch.get("difference"):
+                summary += f" Compared with the first patch, {patch['difference']}."
+            self.keep_diff(name, str(patch.get("diff", "")), summary)
 
     def keep_diff(self, name: str, diff: str, summary: str) -> None:
         """An unverified diff for the attempts folder."""

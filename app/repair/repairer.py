@@ -44,6 +44,7 @@ class _Run:
     state: SearchState
     phases: dict[str, float] = field(default_factory=dict[str, float])
     behaviour: Behaviour = field(default_factory=Behaviour)
+    modes: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def patch(
         self, candidate: Candidate, proof: Proof | None, other_than: Candidate | None = None
@@ -76,6 +77,7 @@ class _Run:
             "candidates_generated": self.state.generated,
             "patches": list(patches),
             "alternatives": list(alternatives),
+            "modes": dict(sorted(self.modes.items())),
             "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
         }
 
@@ -157,6 +159,7 @@ async def _search_and_prove(
             smallest = await minimise(choice.ranked[0], search.passes)
             choice = replace(choice, ranked=(smallest, *choice.ranked[1:]))
     finally:
+        run.modes = validator.modes
         await validator.close()
     run.phases["validate_s"] = time.monotonic() - started
     # Tests may have rewritten files of the project while candidates ran.

@@ -81,7 +81,12 @@ class Search:
                 if self._over(candidate, limits, clock):
                     task.cancel()
                     return
-                trial = await task
+                try:
+                    async with asyncio.timeout(max(0.0, clock.search_until - time.monotonic())):
+                        trial = await task
+                except TimeoutError:
+                    state.limit = TIME
+                    return
                 state.tried += 1
                 if trial.good:
                     state.plausible.append(candidate)

@@ -8,6 +8,7 @@ Data::
      "patches": [{"diff", "path", "line", "family", "explanation", "verified", "ledger_rows": [int],
                   "difference"}],                a call on which it differs from the first patch, or ""
      "confidence": 0 to 1,                       see app/repair/choice.py
+     "modes": {"swap|import|fork|fresh": trials},   how candidates were tried, see app/repair/validate.py
      "alternatives": [same], "phases": {"locate_s", "generate_s", "validate_s", "verify_s"}}
 
 ``fixed``: the first patch is verified and applied to the workspace. ``ambiguous``: patches
