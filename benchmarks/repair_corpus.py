@@ -118,9 +118,9 @@ def measure(bug: Bug, *, command: bool, limit_s: float, seed: int) -> dict[str, 
     """Repairs one bug and judges what comes back."""
     with tempfile.TemporaryDirectory(prefix="bench-repair-") as temporary:
         base = Path(temporary).resolve()
-        begun = time.monotonic()
+        begun, used = time.monotonic(), _cpu()
         found = (repair_by_command if command else repair_in_process)(bug, base / "run", limit_s, seed)
-        took = time.monotonic() - begun
+        took, cpu = time.monotonic() - begun, _cpu() - used
         judge = _Judge(bug, base / "judged", seed)
         verdict = judge.of(found["patch"]) if found["patch"] else None
         ranks = [n for n, diff in enumerate(found["others"], 1) if verdict != "correct" and judge.good(diff)]
@@ -136,6 +136,7 @@ def measure(bug: Bug, *, command: bool, limit_s: float, seed: int) -> dict[str, 
         "localised": localised(bug, found["located"]),
         "rank": ranks[0] if ranks else None,
         "seconds": round(took, 2),
+        "cpu_seconds": round(cpu, 2),
         "tried": found.get("tried"),
         "generated": found.get("generated"),
         "ended_by": found.get("ended_by"),
@@ -144,6 +145,12 @@ def measure(bug: Bug, *, command: bool, limit_s: float, seed: int) -> dict[str, 
         "patch": found["patch"],
         "others": found["others"],
     }
+
+
+def _cpu() -> float:
+    """Seconds of processor time so far, of this process and of those it waited for."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 class _Judge:
@@ -261,6 +268,8 @@ def summary(results: Sequence[dict[str, Any]]) -> list[str]:
     places = [each["localised"] for each in results]
     ranked = [each["rank"] for each in results if each["outcome"] != "correct" and each["rank"]]
     lines = [
+        f"Seconds a bug: median {statistics.median(each['seconds'] for each in results):.1f}, "
+        f"of processor time {statistics.median(each['cpu_seconds'] for each in results):.1f}.",
         f"Correct (recall): {_share(correct, len(results))}.",
         f"Of the returned patches correct (precision): {_share(correct, returned)}.",
         f"Changed function first: {_share(sum(p == 1 for p in places), len(places))}; among the first {TOP}: "

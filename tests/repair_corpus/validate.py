@@ -5,7 +5,7 @@
 For every bug: the right program passes all tests; the buggy one fails a visible test and passes
 another; over 200 seeded inputs at least 100 return normally with the right program, at least 20 run
 a changed line (or the function around it), and at least one tells the programs apart. Exit code 1
-when a bug does not hold.
+when a bug does not hold. Bugs that no hidden test sees are named, and hold.
 """
 
 from __future__ import annotations
@@ -92,18 +92,22 @@ def _right_outcomes(files: frozenset[tuple[str, str]]) -> dict[str, str]:
     return outcomes(dict(files))
 
 
-def problems(bug: Bug) -> list[str]:
-    """What is wrong with a bug, in sentences; nothing for a good one."""
+def problems(bug: Bug, remarks: list[str]) -> list[str]:
+    """What is wrong with a bug, in sentences; nothing for a good one. Lesser things go to ``remarks``."""
     found: list[str] = []
     right = _right_outcomes(frozenset({**bug.right, **bug.visible, **bug.hidden}.items()))
     bad = sorted(test for test, outcome in right.items() if outcome != "passed")
     if bad or not right:
         found.append(f"the right program fails {bad[:3] or 'to run any test'}")
-    seen = outcomes(bug.repository())
-    if "failed" not in seen.values():
+    seen = outcomes({**bug.repository(), **bug.hidden})
+    hidden = {test: each for test, each in seen.items() if test.partition("::")[0] in bug.hidden}
+    visible = [each for test, each in seen.items() if test not in hidden]
+    if "failed" not in visible:
         found.append("no visible test fails on the bug")
-    if "passed" not in seen.values():
+    if "passed" not in visible:
         found.append("no visible test passes on the bug")
+    if "failed" not in hidden.values():
+        remarks.append("no hidden test fails on the bug")
     with tempfile.TemporaryDirectory(prefix="corpus-") as temporary:
         base = Path(temporary).resolve()
         write(base / "right", bug.right)
@@ -153,13 +157,14 @@ def main() -> int:
     paths = [arguments.folder / f"{name}.bug" for name in arguments.names]
     bad = 0
     for path in paths or sorted(arguments.folder.glob("*.bug")):
+        remarks: list[str] = []
         try:
-            found = problems(load(path))
+            found = problems(load(path), remarks)
         except BadBug as error:
             found = [str(error)]
         bad += bool(found)
-        for problem in found:
-            print(f"{path.stem}: {problem}", flush=True)
+        for sentence in [*found, *(f"(remark) {each}" for each in remarks)]:
+            print(f"{path.stem}: {sentence}", flush=True)
     print(f"{len(paths or [*arguments.folder.glob('*.bug')])} bugs, {bad} bad")
     return 1 if bad else 0
 
