@@ -20,7 +20,7 @@ from .namespace import Namespace
 from .probe import probe, selection_of
 from .reading import IssueText, read_issue_text
 from .snippets import Snippet, collect_snippets
-from .testfile import Rendered, heading, module_path, render, tests_folder
+from .testfile import Rendered, heading, module_path, render, folder_of_tests
 
 _BUILTIN_ERRORS = frozenset(
     name for name, value in vars(__import__("builtins")).items()
@@ -121,7 +121,7 @@ def _folder(run: _Run, snippets: Sequence[Snippet], texts: Iterable[SourceText],
         lines, _ = run.namespace.resolve(free_names(snippet.source), run.issue_text)
         modules += [match[1] or match[2] for match in _IMPORTED.finditer("\n".join(lines))]
     held = {source.path: source.text for source in texts if is_test_path(source.path)}
-    folder = tests_folder(run.report, modules, held)
+    folder = folder_of_tests(run.report, modules, held)
     if not run.report.cases:
         folder = "tests" if any(path.startswith("tests/") for path in files) else ""
     return folder

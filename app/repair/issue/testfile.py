@@ -32,7 +32,7 @@ def module_path(issue_text: str, report: TestReport, folder: str) -> str:
     return posixpath.join(folder, name) if folder else name
 
 
-def tests_folder(report: TestReport, related: Iterable[str], texts: Mapping[str, str]) -> str:
+def folder_of_tests(report: TestReport, related: Iterable[str], texts: Mapping[str, str]) -> str:
     """The folder of the tests that import what the issue is about; else the one with most tests.
 
     Args:
