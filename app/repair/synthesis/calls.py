@@ -19,7 +19,7 @@ from .samples import Row
 from .sites import Site
 from .terms import ATOM
 
-_MOST = 8
+_MOST = 5
 _MOST_NAMES = 3
 _UNSURE = 1.0
 

@@ -7,12 +7,12 @@ the project between the part and the whole, nothing is known.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .samples import Row
 from .sites import Site, is_plain
-from .terms import Opaque, Undefined, known, truth
+from .terms import Opaque, Undefined, kind_of, known, truth
 
 _MOST_HOLES = 10
 _LARGEST = 10**30
@@ -98,11 +98,18 @@ class Context:
         """
         return self._evaluate(self._site.node, row, inner)
 
-    def _evaluate(self, node: ast.expr, row: Row, inner: Any) -> Any:
-        if node is self._hole:
+    def kind(self, rows: Sequence[Row]) -> str | None:
+        """The kind of values that the hole had, or None when that is not known."""
+        try:
+            return kind_of([self._evaluate(self._hole, row, None, original=True) for row in rows])
+        except Exception:  # noqa: BLE001  the part itself may raise, or be unknown, somewhere
+            return None
+
+    def _evaluate(self, node: ast.expr, row: Row, inner: Any, *, original: bool = False) -> Any:
+        if node is self._hole and not original:
             return inner
         position = self._pieces.get(node)
-        if position is not None and node not in self._path:
+        if position is not None and (original or node not in self._path):
             seen = row.pieces[position]
             if seen is not None:
                 return known(seen)

@@ -11,7 +11,8 @@ from ..scope import ModuleView, parameters
 from .sites import Site
 from .terms import Term
 
-_TOKEN = 0.5
+_ADDED, _REMOVED = 0.5, 0.6
+_REPEATED = 0.5
 _FORGOTTEN = 0.8
 """What a name that is used nowhere else in its function is worth."""
 _NOT_READ = 0.4
@@ -34,10 +35,20 @@ class Distance:
         self._numbers = {"0", *_NUMBER.findall(near)}
 
     def of(self, text: str) -> float:
-        """Tokens taken out and put in."""
-        from rapidfuzz.distance import Indel
+        """Tokens put in and taken out, and names that are repeated more than before."""
+        new = tokens(text)
+        common = self._common(new)
+        repeated = max(0, _repeated(new) - _repeated(self._old))
+        return _ADDED * (len(new) - common) + _REMOVED * (len(self._old) - common) + _REPEATED * repeated
 
-        return _TOKEN * Indel.distance(self._old, tokens(text))
+    def kept(self, text: str) -> float:
+        """Share of the old tokens that a text still has, in order."""
+        return self._common(tokens(text)) / max(1, len(self._old))
+
+    def _common(self, new: list[str]) -> int:
+        from rapidfuzz.distance import LCSseq
+
+        return int(LCSseq.similarity(self._old, new))
 
     def oddity(self, term: Term) -> float:
         """What speaks for or against a term besides its length."""
@@ -47,6 +58,14 @@ class Distance:
         if " == " in term.text or " != " in term.text:
             odd += _SPECIAL
         return odd
+
+
+def _repeated(words: list[str]) -> int:
+    names = [word for word in words if word[0].isalpha() and word not in _WORDS]
+    return len(names) - len(set(names))
+
+
+_WORDS = frozenset(("and", "or", "not", "in", "not in", "is", "is not", "if", "else", "None", "len"))
 
 
 def tokens(text: str) -> list[str]:

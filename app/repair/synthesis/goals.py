@@ -13,14 +13,15 @@ from .distance import Distance
 from .enumeration import Enumeration
 from .samples import Row, Samples, leaves_for
 from .sites import Site, level_of, needed_level
-from .terms import AND, NUMBER, OR, TRUTH, Term, Undefined, known, truth, value_key
+from .terms import AND, NUMBER, OPTIONAL, OR, TRUTH, Term, Undefined, known, truth, value_key
 
 _MOST_FOUND = 40
 _MOST_MATCHES = 400
 _HOLE_SIZE = 3
-_FEW = 3
-"""With fewer exact solutions, those that deviate in some passing evaluations are considered as well."""
-_DEVIATION = 1.5
+_EXACT_FIRST, _DEVIATING = 7, 3
+"""So many that keep all values of passing tests come before so many that do not."""
+_DEVIATES, _DEVIATION = 1.0, 1.0
+"""Costs of other values in some, and in all, evaluations of passing tests."""
 _TOLERATED = 0.5
 AND_CLAUSE, OR_CLAUSE, WHOLE = "and", "or", "whole"
 
@@ -30,6 +31,7 @@ class Found:
     """A new text for a site; ``clause``: what was added to the old one, empty when it was replaced.
 
     ``deviates``: it has other values than the old one in evaluations of passing tests.
+    ``kept``: share of the old text that is still there.
     """
 
     text: str
@@ -38,6 +40,7 @@ class Found:
     clause: str = ""
     form: str = WHOLE
     deviates: bool = False
+    kept: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Goal:
                 return None
             if not good:
                 missed += 1
-                if index < self.forced or missed > _TOLERATED * (len(self.rows) - self.forced):
+                if index < self.forced or missed > max(1, _TOLERATED * (len(self.rows) - self.forced)):
                     return None
         return missed / max(1, len(self.rows) - self.forced)
 
@@ -124,9 +127,8 @@ def _ranked(found: Iterable[Found]) -> list[Found]:
     for each in sorted(found, key=lambda each: (each.cost, len(each.text), each.text)):
         first.setdefault(each.text, each)
     exact = [each for each in first.values() if not each.deviates]
-    if len(exact) >= _FEW:
-        return exact[:_MOST_FOUND]
-    return [*exact, *(each for each in first.values() if each.deviates)][:_MOST_FOUND]
+    others = [each for each in first.values() if each.deviates]
+    return [*exact[:_EXACT_FIRST], *others[:_DEVIATING], *exact[_EXACT_FIRST:]][:_MOST_FOUND]
 
 
 def _terms(
@@ -150,9 +152,13 @@ def _terms(
                 return
 
 
+def _deviation_cost(deviation: float) -> float:
+    return _DEVIATES + _DEVIATION * deviation if deviation else 0.0
+
+
 def _whole(term: Term, deviation: float, distance: Distance) -> Found:
-    cost = distance.of(term.text) + distance.oddity(term) + _DEVIATION * deviation
-    return Found(term.text, term.level, cost, deviates=deviation > 0)
+    cost = distance.of(term.text) + distance.oddity(term) + _deviation_cost(deviation)
+    return Found(term.text, term.level, cost, deviates=deviation > 0, kept=distance.kept(term.text))
 
 
 def _clauses(
@@ -173,7 +179,7 @@ def _clauses(
     for term, deviation in _terms(samples, part, view, lambda term: _truths(term, loose=True)):
         clause = term.within(joint)
         text = f"{clause} {word} {kept}" if raised else f"{kept} {word} {clause}"
-        cost = distance.of(text) + distance.oddity(term) + _DEVIATION * deviation
+        cost = distance.of(text) + distance.oddity(term) + _deviation_cost(deviation)
         yield Found(text, joint, cost, term.text, form, deviation > 0)
 
 
@@ -214,8 +220,9 @@ def _in_holes(
     for hole in places:
         context = Context(site, hole)
         old = site.source.segment(hole)
+        kind = context.kind(goal.rows)
         for term in terms:
-            if term.text == old:
+            if term.text == old or (kind not in (None, term.kind) and OPTIONAL not in (kind, term.kind)):
                 continue
             deviation = goal.deviation(
                 lambda index, term=term, context=context: outcome_of(
@@ -225,8 +232,9 @@ def _in_holes(
             if deviation is None:
                 continue
             text = _filled(site, hole, term)
-            cost = distance.of(text) + distance.oddity(term) + _DEVIATION * deviation
-            yield Found(text, level_of(site.node), cost, deviates=deviation > 0)
+            cost = distance.of(text) + distance.oddity(term) + _deviation_cost(deviation)
+            kept = distance.kept(text)
+            yield Found(text, level_of(site.node), cost, deviates=deviation > 0, kept=kept)
             count += 1
             if count >= _MOST_MATCHES:
                 return
@@ -240,7 +248,7 @@ def _filled(site: Site, hole: ast.expr, term: Term) -> str:
 
 @dataclass(frozen=True)
 class Alternative:
-    """Expressions that agree in every failing evaluation seen, and with the old one in all passing ones."""
+    """Expressions that agree with each other in every failing evaluation seen."""
 
     key: tuple[Any, ...]
     """Their values in the failing evaluations."""
@@ -250,18 +258,21 @@ class Alternative:
 def alternatives(
     samples: Samples, rows: Sequence[Row], view: ModuleView, *, condition: bool, boolean: bool
 ) -> list[Alternative]:
-    """Expressions that differ from the old one only where tests fail, grouped by how; nearest first."""
+    """Expressions that differ from the old one mostly where tests fail, grouped by how; nearest first."""
     site = samples.site
     distance = Distance(site, view)
     kept = [row for row in samples.passing if row.result is not None]
     if condition:
         kept = [row for row in kept if outcome(row) is not None]
     own = [_own_key(row, condition) for row in rows]
-    goal = Goal(tuple(kept), tuple(_own_key(row, condition) for row in kept), len(kept))
+    goal = Goal(tuple(kept), tuple(_own_key(row, condition) for row in kept), 0)
     groups: dict[tuple[Any, ...], list[Found]] = {}
     for term in Enumeration(leaves_for(site, [*kept, *rows], view, itself=not condition)):
         outcomes = _truths(term, loose=not boolean) if condition else _keys(term)
-        if outcomes is None or (term.constant and kept) or goal.deviation(outcomes) is None:
+        if outcomes is None or (term.constant and kept):
+            continue
+        deviation = goal.deviation(outcomes)
+        if deviation is None:
             continue
         try:
             key = tuple(outcomes(len(kept) + index) for index in range(len(rows)))
@@ -270,7 +281,7 @@ def alternatives(
         if list(key) != own:
             group = groups.setdefault(key, [])
             if len(group) < _MOST_FOUND:
-                group.append(_whole(term, 0.0, distance))
+                group.append(_whole(term, deviation, distance))
     made = [Alternative(key, tuple(_ranked(group))) for key, group in groups.items()]
     made.sort(key=lambda each: (each.members[0].cost, each.members[0].text))
     return made

@@ -25,6 +25,7 @@ from ...tools.base import ToolContext
 from ..baseline import Baseline
 from ..candidates import Candidate
 from ..localise import Localisation
+from ..runtime_types import alike
 from ..scope import ModuleView
 from ..source import Edit
 from ..values import NONE, Spot, observe
@@ -312,7 +313,9 @@ class _Attempt:
         found: dict[Any, str] = {}
         for value in self._expected:
             text = value_text(value)
-            if text is not None:
+            fits = kind in (None, NONE) or alike(kind or "", type(value).__name__)
+            # The whole result may well change its type, a part of an expression hardly.
+            if text is not None and (fits or self._site.role == "returned value"):
                 found.setdefault(value_key(value), text)
         for name, seen in row.snapshot.names.items():
             if name != "self" and (kind in (None, seen.type) or kind == NONE):

@@ -13,6 +13,7 @@ from .sites import Site, needed_level
 FAMILY = "synthesis"
 _PRIOR = 0.5
 _COST = 0.12
+_MUCH_KEPT = 0.5
 _UNCONFIRMED = 0.7
 """For expressions that no passing test says anything about."""
 _HARM_COST = {Harm.PRECISE: 1.0, Harm.LOOSENS: 0.95, Harm.REMOVES: 0.8}
@@ -44,7 +45,7 @@ def _harm(site: Site, found: Found, unconfirmed: bool) -> Harm:
     """A bare constant takes the computation away; a clause, or what nothing confirms, may hide an error."""
     if found.form == WHOLE and not isinstance(site.node, ast.Constant) and _is_constant(found.text):
         return Harm.REMOVES
-    if found.form != WHOLE or unconfirmed or found.deviates:
+    if found.form != WHOLE or unconfirmed or found.deviates or found.kept < _MUCH_KEPT:
         return Harm.LOOSENS
     return Harm.PRECISE
 
