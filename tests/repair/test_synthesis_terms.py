@@ -13,6 +13,7 @@ from whimbrel.app.repair.synthesis.contexts import Context, holes
 from whimbrel.app.repair.synthesis.distance import Distance, tokens
 from whimbrel.app.repair.synthesis.enumeration import Enumeration
 from whimbrel.app.repair.synthesis.samples import Row, constant
+from whimbrel.app.repair.synthesis.search import Budget
 from whimbrel.app.repair.synthesis.sites import CONDITION, VALUE, Site, find_sites, level_of, needed_level
 from whimbrel.app.repair.synthesis.terms import ATOM, Opaque, leaf
 from whimbrel.app.repair.values import Seen, Snapshot
@@ -224,3 +225,14 @@ def test_functions_of_the_file_are_called_with_the_old_expression_and_names_of_i
     assert texts[:2] == ["clean(name)", "quoted(name)"]
     assert "joined(name, title)" in texts and "joined(title, name)" in texts
     assert not any(text.startswith("shown(") for text in texts)
+
+
+def test_after_the_first_good_expression_the_budget_is_only_for_a_look_around():
+    budget = Budget(evaluations=400, after_first=30, used=50)
+    budget.found()
+    budget.used = 79
+    budget.found()
+    assert budget.left()
+    budget.used = 80
+    assert not budget.left()
+    assert not Budget(evaluations=0).left()

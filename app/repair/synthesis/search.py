@@ -67,15 +67,24 @@ class Budget:
     seconds: float | None = None
     sites: int = 30
     per_site: int = 30
+    after_first: int = 80
+    """Evaluations once an expression is found that keeps what passing tests saw."""
     used: int = 0
     looked_at: int = 0
     forced: int = 0
     """Sites where a forced outcome made the failing test pass."""
     _until: float | None = field(default=None, repr=False)
+    _shortened: bool = field(default=False, repr=False)
 
     def start(self) -> None:
         if self._until is None and self.seconds is not None:
             self._until = time.monotonic() + self.seconds
+
+    def found(self) -> None:
+        """The first good expression: from here on only a look around."""
+        if not self._shortened:
+            self._shortened = True
+            self.evaluations = min(self.evaluations, self.used + self.after_first)
 
     def left(self) -> bool:
         in_time = self._until is None or time.monotonic() < self._until
@@ -354,6 +363,8 @@ class _Attempt:
             candidate = candidate_for(self._site, each, unconfirmed=not self._samples.passing)
             if await self._passes(candidate.edits, self._targets):
                 self._given += 1
+                if not each.deviates:
+                    self._budget.found()
                 yield candidate
 
     def _may_go_on(self) -> bool:
