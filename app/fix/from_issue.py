@@ -101,7 +101,8 @@ async def _with_the_suite(
     if lost or others or before.report.collection_errors or not before.report.complete:
         return None, f"other tests fail beside {test.path}"
     start = await stage.workspace.snapshot()
-    return replace(found, before=before, targets=test.targets, start=start, added=test.path, wanted=()), ""
+    joined = replace(found, before=before, targets=test.targets, wanted=(), start=start)
+    return replace(joined, added=test.path, weak=test.weak), ""
 
 
 def _some(test: IssueTest, diff: str, joined: Reproduction) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from .reproduce import Reproduction, nothing_fails, reproduce
 from .result import FixResult
 from .rundir import RunDirectory
 from .stage import Stage, set_the_stage
-from .verify import Verification, verify
+from .verify import SILENCED, Verification, verify
 from .work import AttemptLog, do_the_work
 
 
@@ -166,6 +166,11 @@ class FixJob:
                 hint="give a failing test (--tests), a CI log (--log), or code and what it should give",
             )
             status = "not_reproduced"
+        elif check.verdict.reason == SILENCED:
+            error = NotFixed(
+                SILENCED, hint="say in the issue what it should give, or take attempts/final.diff as it is"
+            )
+            status = "ambiguous"
         elif self.attempts.ambiguous and not check.files:
             error = NotFixed(
                 "several patches pass all tests and the evidence cannot tell them apart",

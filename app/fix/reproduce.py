@@ -34,6 +34,8 @@ class Reproduction:
     """Tree that the work starts from, where that is not the base tree: with a test made of the issue."""
     added: str = ""
     """Path of that test module; it is no part of the patch."""
+    weak: bool = False
+    """That test asks only for an exception not to come; what should come instead nobody said."""
 
     @property
     def failing(self) -> bool:

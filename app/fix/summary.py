@@ -12,7 +12,7 @@ _HEADLINES = {
     "nothing_to_fix": "NOTHING TO FIX",
     "not_fixed": "NOT FIXED",
     "not_reproduced": "NOT REPRODUCED: no failing test shows the problem",
-    "ambiguous": "AMBIGUOUS: several patches pass and the evidence cannot tell them apart",
+    "ambiguous": "AMBIGUOUS: the evidence cannot tell a right patch from a wrong one",
     "denied": "STOPPED: the run needed something that is not allowed",
     "budget": "STOPPED by a limit",
     "loop": "STOPPED: the model repeated itself",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ...sandbox.base.errors import ToolError
 from ...sandbox.base.secrets import redact_bytes
 from ...sandbox.workspace import ChangedFile
 from ..repo.testing.report import Outcome
 from ..repo.testing.runner import TestRun
 from .harness import Sorted, notices_tests, sort_changes
 from .reproduce import Reproduction
+from .silencing import silences
 from .stage import Stage
 from .verdict import Verdict, judge
 
+SILENCED = (
+    "the exception does not come any more, but the issue does not say what should come instead,"
+    " and the patch only avoids it"
+)
 _FEW = 25
 """Lost tests up to this number are looked at once more."""
 
@@ -88,11 +94,28 @@ async def _verify(stage: Stage, reproduction: Reproduction, tell: Callable[[str,
         tell("warning", "the patch holds the value of a secret from the environment: do not publish it")
     files = await workspace.changed_files(start, end)
     verdict, targets_run, suite_run, flaky = await _prove(stage, reproduction, kinds, end)
+    if verdict.fixed and reproduction.weak and await _silences(stage, start, end, kinds.code):
+        verdict = Verdict(False, SILENCED)
     if verdict.fixed and not await workspace.patch_applies(patch):
         verdict = Verdict(False, "the patch does not apply to a clean checkout of the start tree")
     if not verdict.fixed:
         patch, left_out = whole, b""
     return Verification(verdict, patch, end, files, tests, targets_run, suite_run, flaky, left_out)
+
+
+async def _silences(stage: Stage, start: str, end: str, paths: Sequence[str]) -> bool:
+    """Whether the patch avoids an exception in one of its Python files; new files count as code added."""
+
+    async def text(tree: str, path: str) -> str:
+        try:
+            return (await stage.workspace.recorded(tree, path)).decode("utf-8", "replace")
+        except ToolError:
+            return ""  # not there on this side
+
+    for path in paths:
+        if path.endswith(".py") and silences(await text(start, path), await text(end, path)):
+            return True
+    return False
 
 
 async def _prove(

@@ -95,3 +95,21 @@ def test_an_issue_that_does_not_hold_is_not_reproduced_and_says_what_happened_in
     assert "gives 20 here" in result["message"]
     assert result["located"][0]["path"] == "price.py" and result["located"][0]["reasons"]
     assert not (ran.output / "reproduction.diff").exists()
+
+
+def test_a_patch_that_only_keeps_the_exception_away_is_no_fix_when_nobody_said_what_should_come(
+    repo: Repo, fix: Fix
+):
+    size = "UNITS = {'b': 1, 'k': 1024}\n\n\ndef factor(unit):\n    return UNITS[unit]\n"
+    test = "import unittest\n\nfrom size import factor\n\n\nclass SizeTest(unittest.TestCase):\n    def test_k(self):\n        self.assertEqual(factor('k'), 1024)\n"
+    repo.write(**{"size.py": size, "test_size.py": test}).commit()
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "report.py", line 1, in <module>\n    print(factor("m"))\n'
+        '  File "size.py", line 5, in factor\n    return UNITS[unit]\n'
+        "KeyError: 'm'\n"
+    )
+    ran = fix(repo, "--trust", "--issue", trace)
+    assert ran.result["reproduction"]["states_a_value"] is False
+    assert (ran.code, ran.result["status"]) == (4, "ambiguous"), ran.out
+    assert ran.result["patch"] == "" and not (ran.output / "patch.diff").exists()

@@ -20,7 +20,7 @@ from .namespace import Namespace
 from .probe import probe, selection_of
 from .reading import IssueText, read_issue_text
 from .snippets import Snippet, collect_snippets
-from .testfile import Rendered, heading, module_path, render, folder_of_tests
+from .testfile import Rendered, folder_of_tests, heading, module_path, render
 
 _BUILTIN_ERRORS = frozenset(
     name for name, value in vars(__import__("builtins")).items()
