@@ -297,7 +297,7 @@ def page(paths: Sequence[Path]) -> str:
     parts = [
         "# Repair on bugs it has never seen\n\nMade by `benchmarks/repair_corpus.py --page` from its result files.\n"
     ]
-    parts.append("```text\n" + (__doc__ or "").split("\n\n")[1] + "\n```\n")
+    parts.append("```text\n" + "\n\n".join((__doc__ or "").split("\n\n")[1:-1]) + "\n```\n")
     for path in paths:
         data = json.loads(path.read_text())
         results, setup = data["results"], data["setup"]
