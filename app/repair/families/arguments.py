@@ -114,9 +114,11 @@ class Arguments(Family):
         if any(isinstance(each, ast.Starred) for each in node.args):
             return
         _, end = view.source.span(node)
-        bare = node.args and isinstance(node.args[0], ast.GeneratorExp)
-        if bare and view.source.span(node.args[0])[1] == end:
-            return  # its parentheses are those of the call
+        opening: tuple[Edit, ...] = ()
+        if node.args and isinstance(node.args[0], ast.GeneratorExp):
+            start, last = view.source.span(node.args[0])
+            if last == end:  # its parentheses are those of the call
+                opening = (Edit(start, start, "("),)
         given = {each.arg for each in node.keywords}
         comma = ", " if node.args or node.keywords else ""
         here = view.names_at(node)
@@ -129,8 +131,8 @@ class Arguments(Family):
             key = text.partition("=")[0] if "=" in text else ""
             if key in given or (node.keywords and not key):
                 continue
-            edit = Edit(end - 1, end - 1, f"{comma}{text}")
-            yield Proposal((edit,), f"passes {text} too", 0.7 - 0.08 * min(rank, 5))
+            edit = Edit(end, end, f", {text})") if opening else Edit(end - 1, end - 1, f"{comma}{text}")
+            yield Proposal((*opening, edit), f"passes {text} too", 0.7 - 0.08 * min(rank, 5))
 
     def _stars(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
         for each in node.args:
@@ -205,6 +207,10 @@ class Arguments(Family):
         for name in names:
             if name in given or (function.args.vararg and name == function.args.vararg.arg):
                 continue
+            default = _default_of(function, name)
+            if isinstance(default, ast.Constant) and isinstance(default.value, bool):
+                text = f"{name}={not default.value}"
+                yield Proposal((Edit(end - 1, end - 1, f"{comma}{text}"),), f"passes {text}", 0.6)
             if name in here:
                 yield Proposal((Edit(end - 1, end - 1, f"{comma}{name}={name}"),), f"passes {name} on", 0.8)
             elif owner is not None and name in view.members(owner):
@@ -252,6 +258,16 @@ def _called(node: ast.Call, view: ModuleView) -> Function | None:
     if isinstance(node.func, ast.Attribute):
         return view.functions.get(node.func.attr)
     return None
+
+
+def _default_of(function: Function, name: str) -> ast.expr | None:
+    """The default of one parameter."""
+    plain = [*function.args.posonlyargs, *function.args.args]
+    pairs = [
+        *zip(reversed(plain), reversed(function.args.defaults), strict=False),
+        *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True),
+    ]
+    return next((default for argument, default in pairs if argument.arg == name), None)
 
 
 def _initialisers(view: ModuleView) -> dict[str, Function]:

@@ -64,7 +64,7 @@ class Bitwise(Family):
     prior = 0.8
     fault = "used the wrong bitwise operator"
 
-    _likely: ClassVar = {"&": ("|", "^"), "|": ("&", "^"), "^": ("|", "&"), "<<": (">>",), ">>": ("<<",)}
+    _likely: ClassVar = {"&": ("|", "-", "^"), "|": ("&", "^"), "^": ("|", "&"), "<<": (">>",), ">>": ("<<",)}
     _text: ClassVar[dict[type[ast.operator], str]] = {
         ast.BitAnd: "&",
         ast.BitOr: "|",
@@ -77,6 +77,10 @@ class Bitwise(Family):
         if not isinstance(node, ast.BinOp) or type(node.op) not in self._text:
             return
         old = self._text[type(node.op)]
+        if old in "^&":
+            removed = replace_operator(view, node.left, node.right, "& ~")
+            if removed is not None:
+                yield Proposal(removed, "takes the bits away", 0.6)
         for new in self._likely[old]:
             edits = replace_operator(view, node.left, node.right, new)
             if edits is not None:

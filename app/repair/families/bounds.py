@@ -28,6 +28,14 @@ class Bounds(Family):
                 )
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
             yield from _shifted(node, view, 0.5)
+            if isinstance(view.source.parents.get(node), ast.BinOp):
+                for size in _sizes(node, view):
+                    text = f"({view.source.segment(node)} - {size})"
+                    yield Proposal(replace(view, node, text), f"leaves {size} out", 0.4)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mod, ast.FloorDiv)):
+            formats = isinstance(node.left, (ast.Constant, ast.JoinedStr))
+            if not formats:
+                yield from _shifted(node.left, view, 0.5)
         elif isinstance(node, ast.Compare) and len(node.ops) == 1:
             if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
                 yield from _shifted(node.comparators[0], view, 0.4)

@@ -239,7 +239,9 @@ class Callees(Family):
         else:
             return
         _, end = view.source.span(callee)
-        weights: dict[str, float] = {new: 1.0 - 0.1 * i for i, new in enumerate(_PARTNERS.get(old, ()))}
+        weights: dict[str, float] = {
+            new: max(0.35, 1.0 - 0.1 * i) for i, new in enumerate(_PARTNERS.get(old, ()))
+        }
         ranked = sorted(dict.fromkeys(siblings), key=lambda name: (-likeness(old, name), name))
         for name in ranked[:_MOST_SIBLINGS]:
             if name != old and not name.startswith("__"):

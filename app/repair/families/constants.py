@@ -79,6 +79,8 @@ class Constants(Family):
         for rank, name in enumerate(names[:_MOST_NAMED]):
             weight = 1.0 if name == keyword or name in unused else inside * (0.8 - 0.08 * rank)
             yield Proposal(replace(view, node, name), f"replaces {old} by {name}", weight)
+            if name in unused and isinstance(value, (str, int, float)) and not isinstance(parent, ast.BinOp):
+                yield Proposal(replace(view, node, f"{name} + {old}"), f"puts {name} before {old}", 0.7)
         kinds = view.remembered("named constants", _named_constants)
         for name in [name for name, kind in kinds.items() if kind is type(value)][:_MOST_NAMED]:
             yield Proposal(replace(view, node, name), f"replaces {old} by {name}", inside * 0.8)

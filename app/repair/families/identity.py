@@ -48,6 +48,8 @@ class Identity(Family):
         if isinstance(node.operand, (ast.Name, ast.Attribute)):
             text = f"{view.source.segment(node.operand)} is None"
             yield Proposal(replace(view, node, text), "asks for None only", 0.9)
+            text = f"{view.source.segment(node.operand)} is False"
+            yield Proposal(replace(view, node, text), "asks for False only", 0.4)
 
     def _operators(self, node: ast.Compare, view: ModuleView) -> Iterator[Proposal]:
         operator, right = node.ops[0], node.comparators[0]

@@ -16,8 +16,11 @@ class InitialValues(Family):
     fault = "started from the wrong value"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            yield from self._kinds(node.value, view)
+        repeated = isinstance(node, ast.Return) and isinstance(node.value, ast.BinOp)
+        if repeated or isinstance(node, (ast.Assign, ast.AnnAssign)):
+            value = getattr(node, "value", None)
+            if isinstance(value, ast.expr):
+                yield from self._kinds(value, view)
 
     def _kinds(self, value: ast.expr, view: ModuleView) -> Iterator[Proposal]:
         text = view.source.segment(value)

@@ -35,13 +35,17 @@ class Names(Family):
         if isinstance(parent, ast.Call) and parent.func is node:
             return  # callees have a family of their own
         if isinstance(parent, ast.Attribute) and node.id in ("self", "cls"):
+            for name in view.names_at(node):
+                if name not in ("self", "cls") and parent.attr in view.attributes_of(ast.Name(name)):
+                    text = f"replaces {node.id}.{parent.attr} by {name}.{parent.attr}"
+                    yield Proposal(replace(view, node, name), text, 0.6)
             return
         if isinstance(parent, FUNCTIONS) or getattr(parent, "annotation", None) is node:
             return
         here = view.names_at(node)
         for name in here:
             if name != node.id and name not in ("self", "cls"):
-                weight = (0.45 + 0.55 * likeness(node.id, name)) * view.fit(node.id, name, node)
+                weight = (0.38 + 0.62 * likeness(node.id, name)) * view.fit(node.id, name, node)
                 if not weight:
                     continue  # what it held while the tests ran cannot stand here
                 yield Proposal(replace(view, node, name), f"replaces {node.id} by {name}", weight)

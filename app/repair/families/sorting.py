@@ -51,6 +51,34 @@ class Sorting(Family):
         if "reverse" not in given:
             yield Proposal(_added(node, view, "reverse=True"), "sorts in descending order")
 
+    def _mixed(self, key: ast.Lambda, reverse: ast.keyword | None, view: ModuleView) -> Iterator[Proposal]:
+        """Descending by the first value and ascending by the rest, instead of ``reverse``."""
+        if reverse is None:
+            return
+        body = key.body
+        start, end = view.source.span(body)[0], view.source.span(reverse)[1]
+        if view.source.span(reverse)[0] < start:
+            return
+        if isinstance(body, ast.Tuple):
+            items = [view.source.segment(each) for each in body.elts]
+            for count in range(1, len(items)):
+                texts = [_negative(each) if i < count else each for i, each in enumerate(items)]
+                edit = Edit(start, end, f"({', '.join(texts)})")
+                yield Proposal((edit,), f"descends by the first {count} only", 0.9)
+        elif isinstance(body, ast.Subscript) and isinstance(body.slice, ast.Constant):
+            base, text = view.source.segment(body.value), view.source.segment(body)
+            other = 0 if body.slice.value == 1 else 1
+            edit = Edit(start, end, f"(-{text}, {base}[{other}])")
+            yield Proposal((edit,), f"descends by {text} and ascends by the other", 0.8)
+        else:
+            for argument in key.args.args[:1]:
+                for attribute in view.attributes_of(ast.Name(argument.arg)):
+                    text = view.source.segment(body)
+                    other = f"{argument.arg}.{attribute}"
+                    if other != text and attribute not in view.called_attributes:
+                        edit = Edit(start, end, f"(-{text}, {other})")
+                        yield Proposal((edit,), f"descends by {text} and ascends by {other}", 0.6)
+
     def _key(self, node: ast.Call, given: dict[str, ast.keyword], view: ModuleView) -> Iterator[Proposal]:
         if "key" not in given:
             for key in (*_lambdas(node, view), *_KEYS):
@@ -61,6 +89,7 @@ class Sorting(Family):
             if text != view.source.segment(key):
                 yield Proposal(replace(view, key, text), f"orders by {text}", 0.5)
         if isinstance(key, ast.Lambda):
+            yield from self._mixed(key, given.get("reverse"), view)
             body = key.body
             text = view.source.segment(body)
             if isinstance(body, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
@@ -70,6 +99,10 @@ class Sorting(Family):
                     old = view.source.segment(each)
                     new = old[1:] if old.startswith("-") else f"-{old}"
                     yield Proposal(replace(view, each, new), f"orders by {new}", 0.7)
+
+
+def _negative(text: str) -> str:
+    return text[1:] if text.startswith("-") else f"-{text}"
 
 
 def _lambdas(node: ast.Call, view: ModuleView) -> list[str]:

@@ -66,7 +66,7 @@ _ELSEWHERE = 0.75
 
 class Wrapping(Family):
     name = "wrapping"
-    prior = 0.55
+    prior = 0.5
     fault = "used a value without the right conversion"
     boosts = {"TypeError": 1.4, "AttributeError": 1.2}  # noqa: RUF012
 
@@ -124,6 +124,10 @@ class Wrapping(Family):
             for key in view.remembered("subscripts", _subscripts).get(text, ()):
                 if key in view.names_at(node):
                     yield Proposal(replace(view, value, f"{text}[{key}]"), f"takes {text}[{key}]", 0.7)
+        if role == "result" and isinstance(value, ast.Name) and value.id.endswith("s"):
+            for each in ("each.strip()", "each.lower()", "int(each)", "list(each)", "str(each)"):
+                new = f"[{each} for each in {text}]"
+                yield Proposal(replace(view, value, new), f"takes {each} of every item", 0.3)
         if role == "operand" and plain and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             yield Proposal(replace(view, value, f"[{text}]"), f"makes a list of {_short(text)}", 0.6)
         if role == "given" and plain:
@@ -211,7 +215,8 @@ def _known(name: str, view: ModuleView) -> float:
 def _places(node: ast.AST) -> Iterator[tuple[ast.expr, str, float]]:
     """Values a conversion may be missing from: the value, its role, how likely there."""
     if isinstance(node, (ast.Return, ast.Assign, ast.AnnAssign)) and node.value is not None:
-        if not isinstance(node.value, (ast.Compare, ast.BoolOp, ast.Tuple, ast.List, ast.Dict)):
+        chosen = isinstance(node.value, ast.BoolOp) and isinstance(node.value.op, ast.Or)
+        if chosen or not isinstance(node.value, (ast.Compare, ast.BoolOp, ast.Tuple, ast.List, ast.Dict)):
             yield node.value, "result", 1.0
         elif isinstance(node.value, ast.Tuple):
             yield from ((each, "element", 0.6) for each in node.value.elts)
