@@ -26,7 +26,7 @@ _FLIPPED: dict[type[ast.cmpop], str] = {
     ast.NotIn: "in",
 }
 _MOST_FROM_FILE = 6
-_MOST_ATOMS = 120
+_MOST_ATOMS = 70
 _MOST_NAMES = 5
 
 

@@ -16,7 +16,7 @@ from ..source import FUNCTIONS, Function
 
 _MOST_PER_PLACE = 6
 _MOST_PER_FUNCTION = 40
-_MOST_FROM_FILE = 160
+_MOST_FROM_FILE = 90
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from ..blocks import first_real, is_docstring, own_nodes
 from ..clauses import conditions
 from ..edits import insert_before
 from ..exits import exits
+from ..facts import walk
 from ..family import Family, Harm, Proposal
 from ..scope import ModuleView, parameters
 from ..source import FUNCTIONS, Function
@@ -47,6 +48,7 @@ class SpecialCases(Family):
             return
         if node is first_real(function):
             yield from self._foreign_types(node, function, view)
+            yield from self._the_same(node, function, view)
         if isinstance(node, ast.Return) and view.evidence.expected:
             yield from self._left_over(node, function, view)
         nodes = [node, *own_nodes(node)]
@@ -65,7 +67,10 @@ class SpecialCases(Family):
         weight: float,
         subject: str,
     ) -> Iterator[Proposal]:
-        for leave, share in exits(node, function, view, subject, _MOST_EXITS):
+        leaves = exits(node, function, view, subject, _MOST_EXITS)
+        if condition.startswith("len(") and condition.endswith("== 1"):
+            leaves.append((f"return {subject}[0]", 0.75))
+        for leave, share in leaves:
             edits = insert_before(view, node, [f"if {condition}:", f"\t{leave}"])
             if edits is not None:
                 yield Proposal(edits, f"adds `if {condition}: {leave}`", weight * share)
@@ -73,6 +78,19 @@ class SpecialCases(Family):
             edits = insert_before(view, node, [f"if {condition}:", f"\traise {error}({_message(condition)})"])
             if edits is not None:
                 yield Proposal(edits, f"raises {error} if {condition}", weight, Harm.PRECISE)
+
+    def _the_same(self, node: ast.stmt, function: Function, view: ModuleView) -> Iterator[Proposal]:
+        """A method that is given its own object."""
+        given = parameters(function)
+        if given[:1] != ("self",) or len(given) < 2 or function.name.startswith("__"):
+            return
+        used = {
+            each.value.id
+            for each in walk(view, function)
+            if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)
+        }
+        for name in [each for each in given[1:] if each in used][:2]:
+            yield from self._leave(node, function, view, f"{name} is self", 0.5, name)
 
     def _left_over(self, node: ast.Return, function: Function, view: ModuleView) -> Iterator[Proposal]:
         """Something that should be used up by the end."""

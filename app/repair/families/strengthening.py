@@ -52,7 +52,8 @@ class Clauses(Family):
         if isinstance(place, (ast.If, ast.While)):
             # What the body needs.
             inside = [place.body[0], *own_nodes(place.body[0])]
-            clauses += [each for each in conditions(view).at(place.body[0], inside, _MOST // 2) if each.first]
+            needed = [each for each in conditions(view).at(place.body[0], inside) if each.first]
+            clauses += needed[: _MOST // 2]
         for clause in clauses:
             if clause.text in plain or clause.opposite in plain:
                 continue

@@ -153,11 +153,11 @@ class Symmetry(Family):
         for update in once(view, _updates, owner):
             total = ast.unparse(update.target)
             sibling = view.source.function_of(update)
-            if total in own or sibling is None or sibling is function:
-                continue
-            if view.source.class_of(update) is not owner:
+            if sibling is None or view.source.class_of(update) is not owner:
                 continue
             inverse, value = _INVERSE[type(update.op)], view.source.segment(update.value)
+            if f"{total} {inverse}" in own or (sibling is not function and total in own):
+                continue
             call, item = taken
             constant = isinstance(update.value, ast.Constant)
             if constant:
@@ -185,9 +185,14 @@ def _statements(function: Function, view: ModuleView) -> frozenset[str]:
 
 
 def _updated(function: Function, view: ModuleView) -> frozenset[str]:
-    return frozenset(
-        ast.unparse(each.target) for each in walk(view, function) if isinstance(each, ast.AugAssign)
-    )
+    """Targets of augmented assignments, alone and with the operator."""
+    found: set[str] = set()
+    for each in walk(view, function):
+        if isinstance(each, ast.AugAssign):
+            target = ast.unparse(each.target)
+            sign = "+=" if isinstance(each.op, ast.Add) else "-=" if isinstance(each.op, ast.Sub) else ""
+            found |= {target, f"{target} {sign}"}
+    return frozenset(found)
 
 
 def _updates(owner: ast.ClassDef, view: ModuleView) -> tuple[ast.AugAssign, ...]:
