@@ -9,9 +9,10 @@ from whimbrel.app.repair.scope import ModuleView
 from whimbrel.app.repair.source import ModuleSource, apply_edits
 from whimbrel.app.repair.synthesis import forcing
 from whimbrel.app.repair.synthesis.calls import calls
-from whimbrel.app.repair.synthesis.contexts import Context, holes
+from whimbrel.app.repair.synthesis.contexts import Context, holes, ingredients
 from whimbrel.app.repair.synthesis.distance import Distance, tokens
 from whimbrel.app.repair.synthesis.enumeration import Enumeration
+from whimbrel.app.repair.synthesis.expected import parts_of
 from whimbrel.app.repair.synthesis.samples import Row, constant
 from whimbrel.app.repair.synthesis.search import Budget
 from whimbrel.app.repair.synthesis.sites import CONDITION, VALUE, Site, find_sites, level_of, needed_level
@@ -236,3 +237,14 @@ def test_after_the_first_good_expression_the_budget_is_only_for_a_look_around():
     budget.used = 80
     assert not budget.left()
     assert not Budget(evaluations=0).left()
+
+
+def test_numbers_inside_expected_containers_are_values_to_try():
+    assert parts_of([[(1, 9), (2, "x")], 5, {"k": 7}]) == [7, 1, 9, 2, "x"]
+
+
+def test_expressions_from_elsewhere_in_the_function_are_leaves_where_their_values_are_known():
+    whole = site("a * (b - 1) // 2")
+    found = {term.text: term.values for term in ingredients(whole, [row(a=2, b=5, xs=[1, 2, 3])])}
+    assert found["len(xs) - a"] == (1,)
+    assert "len(xs) - a" not in {term.text for term in ingredients(whole, [row(a=2, b=5)])}

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .samples import Row
-from .sites import Site, is_plain
-from .terms import Opaque, Undefined, kind_of, known, truth
+from .sites import Site, is_plain, level_of
+from .terms import Opaque, Term, Undefined, kind_of, known, leaf, truth
 
 _MOST_HOLES = 10
+_MOST_INGREDIENTS = 8
+_LONGEST = 60
 _LARGEST = 10**30
 
 _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -72,6 +74,8 @@ def _computed_children(node: ast.expr) -> Iterator[ast.expr]:
             yield from node.values
         case ast.UnaryOp(op=ast.Not() | ast.USub()):
             yield node.operand
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            yield from elements
         case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _CALLED:
             yield from node.args
         case ast.Subscript() if not isinstance(node.slice, (ast.Slice, ast.Tuple)):
@@ -83,11 +87,11 @@ def _computed_children(node: ast.expr) -> Iterator[ast.expr]:
 class Context:
     """A site as a function of the value in one of its holes."""
 
-    def __init__(self, site: Site, hole: ast.expr) -> None:
+    def __init__(self, site: Site, hole: ast.expr | None) -> None:
         self._site = site
         self._hole = hole
         self._pieces = {each: position for position, each in enumerate(site.pieces)}
-        self._path = {site.node, *site.source.ancestors(hole)}
+        self._path = {site.node, *(() if hole is None else site.source.ancestors(hole))}
 
     def value(self, row: Row, inner: Any) -> Any:
         """The whole expression's value at an evaluation.
@@ -98,8 +102,17 @@ class Context:
         """
         return self._evaluate(self._site.node, row, inner)
 
+    def elsewhere(self, node: ast.expr, rows: Sequence[Row]) -> list[Any] | None:
+        """Values that another expression of the function would have here; None when some are not known."""
+        try:
+            return [self._evaluate(node, row, None) for row in rows]
+        except Exception:  # noqa: BLE001  it raises, or is unknown, somewhere: it cannot stand here
+            return None
+
     def kind(self, rows: Sequence[Row]) -> str | None:
         """The kind of values that the hole had, or None when that is not known."""
+        if self._hole is None:
+            return None
         try:
             return kind_of([self._evaluate(self._hole, row, None, original=True) for row in rows])
         except Exception:  # noqa: BLE001  the part itself may raise, or be unknown, somewhere
@@ -150,6 +163,10 @@ class Context:
                     if truth(value) is isinstance(op, ast.Or):
                         break
                 return value
+            case ast.Tuple(elts=elements):
+                return tuple(self._plain(each, row, inner) for each in elements)
+            case ast.List(elts=elements):
+                return [self._plain(each, row, inner) for each in elements]
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return not truth(self._evaluate(operand, row, inner))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -167,6 +184,36 @@ class Context:
                 return container[key]
             case _:
                 raise Undefined
+
+    def _plain(self, node: ast.expr, row: Row, inner: Any) -> Any:
+        value = self._evaluate(node, row, inner)
+        if isinstance(value, Opaque):
+            raise Undefined
+        return value
+
+
+def ingredients(site: Site, rows: Sequence[Row]) -> list[Term]:
+    """Expressions from elsewhere in the function whose values at the site can be computed, as leaves."""
+    source = site.source
+    function = source.function_of(site.node)
+    if function is None:
+        return []
+    first: dict[str, ast.expr] = {}
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Subscript, ast.Call, ast.BinOp)) and source.editable(node):
+            stored = isinstance(getattr(node, "ctx", ast.Load()), ast.Store)
+            text = source.segment(node)
+            if not stored and len(text) <= _LONGEST and "\n" not in text and is_plain(node):
+                first.setdefault(text, node)
+    context = Context(site, None)
+    found: list[Term] = []
+    for text, node in first.items():
+        values = context.elsewhere(node, rows)
+        if values is None:
+            continue
+        names = frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+        found.append(leaf(text, values, cost=1.2, level=level_of(node), names=names))
+    return found[:_MOST_INGREDIENTS]
 
 
 def _known(row: Row, name: str) -> Any:

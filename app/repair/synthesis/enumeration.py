@@ -170,7 +170,9 @@ class Enumeration:
         except Exception:  # noqa: BLE001  whatever an operation raises on these values, it does not fit
             return None
         text = f"{operation.before}{inner.within(operation.inner)}{operation.after}"
-        if text.startswith(("--", "abs(-")) or (operation.before == "not " and inner.level == COMPARISON):
+        if text.startswith(("--", "abs(-", "int(str(")) or (
+            operation.before == "not " and inner.level == COMPARISON
+        ):
             return None  # comparisons have opposites of their own
         return _made(text, operation.level, size, operation.cost + inner.cost, values, (inner,))
 

@@ -12,6 +12,7 @@ from ..values import decode
 from .terms import value_key
 
 _MOST = 8
+_MOST_PARTS = 40
 _SIDES = re.compile(r"(?:assert\s+|AssertionError:\s*)?(.+?)\s*(?:==|!=)\s*(.+)", re.DOTALL)
 
 
@@ -33,6 +34,25 @@ def expected_values(cases: Iterable[TestCase]) -> tuple[Any, ...]:
     for value in found:
         distinct.setdefault(value_key(value[0]), value[0])
     return tuple(distinct.values())[:_MOST]
+
+
+def parts_of(values: Iterable[Any]) -> list[Any]:
+    """Numbers and texts inside of containers, each once."""
+    found: dict[Any, Any] = {}
+    pending = [each for value in values if isinstance(value, (list, tuple, dict)) for each in _inner(value)]
+    for _ in range(_MOST_PARTS):
+        if not pending:
+            break
+        value = pending.pop(0)
+        if isinstance(value, (list, tuple)):
+            pending += _inner(value)
+        elif type(value) in (int, float, str, bool):
+            found.setdefault(value_key(value), value)
+    return list(found.values())[:_MOST]
+
+
+def _inner(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else list(value)
 
 
 def _read(text: str) -> tuple[Any] | None:

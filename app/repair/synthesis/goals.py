@@ -8,12 +8,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..scope import ModuleView
-from .contexts import Context, holes
+from .contexts import Context, holes, ingredients
 from .distance import Distance
 from .enumeration import Enumeration
 from .samples import Row, Samples, leaves_for
 from .sites import Site, level_of, needed_level
-from .terms import AND, NUMBER, OPTIONAL, OR, TRUTH, Term, Undefined, known, truth, value_key
+from .terms import (
+    AND,
+    MIXED,
+    NOTHING,
+    NUMBER,
+    OPTIONAL,
+    OR,
+    TRUTH,
+    Term,
+    Undefined,
+    kind_of,
+    known,
+    truth,
+    value_key,
+)
 
 _MOST_FOUND = 40
 _MOST_MATCHES = 400
@@ -131,6 +145,12 @@ def _ranked(found: Iterable[Found]) -> list[Found]:
     return [*exact[:_EXACT_FIRST], *others[:_DEVIATING], *exact[_EXACT_FIRST:]][:_MOST_FOUND]
 
 
+def _leaves(site: Site, rows: Sequence[Row], view: ModuleView, *, itself: bool) -> list[Term]:
+    near = leaves_for(site, rows, view, itself=itself)
+    texts = {term.text for term in near}
+    return [*near, *(term for term in ingredients(site, rows) if term.text not in texts)]
+
+
 def _terms(
     samples: Samples,
     goal: Goal,
@@ -140,7 +160,7 @@ def _terms(
     itself: bool = False,
 ) -> Iterator[tuple[Term, float]]:
     count = 0
-    for term in Enumeration(leaves_for(samples.site, goal.rows, view, itself=itself)):
+    for term in Enumeration(_leaves(samples.site, goal.rows, view, itself=itself)):
         outcomes = outcomes_of(term)
         if outcomes is None or term.text == samples.site.text or (term.constant and len(goal.rows) > 1):
             continue
@@ -215,7 +235,7 @@ def _in_holes(
     places = holes(site)
     if not places:
         return
-    terms = [*Enumeration(leaves_for(site, goal.rows, view, itself=False), max_size=_HOLE_SIZE)]
+    terms = [*Enumeration(_leaves(site, goal.rows, view, itself=False), max_size=_HOLE_SIZE)]
     count = 0
     for hole in places:
         context = Context(site, hole)
@@ -266,10 +286,11 @@ def alternatives(
         kept = [row for row in kept if outcome(row) is not None]
     own = [_own_key(row, condition) for row in rows]
     goal = Goal(tuple(kept), tuple(_own_key(row, condition) for row in kept), 0)
+    kind = kind_of([known(row.result) for row in [*kept, *rows] if row.result is not None])
     groups: dict[tuple[Any, ...], list[Found]] = {}
-    for term in Enumeration(leaves_for(site, [*kept, *rows], view, itself=not condition)):
+    for term in Enumeration(_leaves(site, [*kept, *rows], view, itself=not condition)):
         outcomes = _truths(term, loose=not boolean) if condition else _keys(term)
-        if outcomes is None or (term.constant and kept):
+        if outcomes is None or (term.constant and kept) or (not condition and not _fits(term, kind)):
             continue
         deviation = goal.deviation(outcomes)
         if deviation is None:
@@ -285,6 +306,11 @@ def alternatives(
     made = [Alternative(key, tuple(_ranked(group))) for key, group in groups.items()]
     made.sort(key=lambda each: (each.members[0].cost, each.members[0].text))
     return made
+
+
+def _fits(term: Term, kind: str) -> bool:
+    """Whether a term has values of the kind that the old expression had."""
+    return kind in (term.kind, NOTHING, MIXED) or OPTIONAL in (kind, term.kind)
 
 
 def _own_key(row: Row, condition: bool) -> Any:

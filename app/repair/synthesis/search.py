@@ -31,7 +31,7 @@ from ..source import Edit
 from ..values import NONE, Spot, observe
 from . import forcing
 from .calls import calls
-from .expected import expected_values
+from .expected import expected_values, parts_of
 from .goals import Found, alternatives, condition_goal, conditions, outcome, value_goal, values
 from .samples import Row, Samples, gather, value_text
 from .sites import CONDITION, Site, find_sites
@@ -44,7 +44,7 @@ Evaluate = Callable[[str, tuple[Edit, ...], Sequence[str]], Awaitable[bool]]
 _MOST_FAILING = 4
 _MOST_PASSING = 24
 _MOST_FLIPS = 6
-_MOST_FORCED = 3
+_MOST_FORCED = 2
 """Evaluations of one expression that are given values; more often evaluated ones are not forced."""
 _MOST_VALUES = 9
 _MOST_BUILT = 10
@@ -304,7 +304,8 @@ class _Attempt:
         for index in range(len(rows) - 1, -1, -1):
             row = rows[index]
             kept = [(each, value_key(known(each.result))) for each in rows[:index] if each.result is not None]
-            for text, key in self._pool(row):
+            most = _MOST_VALUES if len(rows) == 1 else _MOST_VALUES // 2
+            for text, key in self._pool(row)[:most]:
                 if not self._may_go_on():
                     return
                 edits = forcing.given(
@@ -326,6 +327,9 @@ class _Attempt:
             # The whole result may well change its type, a part of an expression hardly.
             if text is not None and (fits or self._site.role == "returned value"):
                 found.setdefault(value_key(value), text)
+        for value in parts_of(self._expected):
+            if kind is not None and alike(kind, type(value).__name__):
+                found.setdefault(value_key(value), repr(value))
         for name, seen in row.snapshot.names.items():
             if name != "self" and (kind in (None, seen.type) or kind == NONE):
                 found.setdefault(value_key(known(seen)), name)

@@ -190,6 +190,9 @@ def _roles(node: ast.AST) -> Iterator[_Role]:
         case ast.DictComp(key=key, value=value):
             yield key, VALUE, "key", 0.8
             yield value, VALUE, "element", 0.85
+        case ast.Tuple(elts=elements, ctx=ast.Load()) | ast.List(elts=elements, ctx=ast.Load()):
+            for element in elements:
+                yield element, _kind(element), "element", 0.85
         case ast.Dict(values=values):
             for value in values:
                 yield value, _kind(value), "element", 0.75
