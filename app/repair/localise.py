@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from ...sandbox.base.errors import ToolError
 from ..tools.base import ToolContext
 from .baseline import Baseline
-from .localisation.features import gather, is_candidate
+from .localisation.features import gather
 from .localisation.history import remembered
+from .localisation.items import is_candidate
 from .localisation.model import Localisation, Location
 from .localisation.outline import Outline
 from .localisation.ranking import rank

@@ -32,11 +32,10 @@ TUNING = (
     Library("toolz==1.2.0", "toolz", ("toolz/tests",)),
     Library("cachetools==8.0.2", "src/cachetools", ("tests",), root="src"),
     Library("inflection==0.5.1", "inflection", ("test_inflection.py",)),
-    Library("cssselect==1.6.0", "cssselect", ("tests",)),
+    Library("cssselect==1.6.0", "cssselect", ("tests",), requires=("lxml",)),
     Library("natsort==8.4.0", "natsort", ("tests",), requires=("hypothesis", "pytest-mock")),
     Library("jmespath==1.1.0", "jmespath", ("tests",)),
-    Library("intervaltree==3.2.1", "intervaltree", ("test",), requires=("sortedcontainers",)),
-    Library("parse==1.22.4", "parse.py", ("tests",)),
+    Library("parse==1.22.4", "parse", ("tests",)),
 )
 """What the weights were chosen on."""
 
@@ -68,7 +67,8 @@ def set_up(library: Library, folder: Path, python: str = sys.executable) -> tupl
         (archive,) = archives.glob("*.tar.gz")
         with tarfile.open(archive) as tar:
             tar.extractall(projects, filter="data")
-    if not environment.exists():
+    ready = environment / "ready"
+    if not ready.exists():
         if Path(python).resolve() == Path(sys.executable).resolve():
             venv.create(environment, with_pip=True)
         else:
@@ -77,5 +77,6 @@ def set_up(library: Library, folder: Path, python: str = sys.executable) -> tupl
             [environment / "bin/python", "-m", "pip", "install", "--quiet", "pytest", *library.requires],
             check=True, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        ready.touch()
     (root,) = [path for path in projects.iterdir() if path.is_dir()]
     return root, environment / "bin/python"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from whimbrel.app.repair.localisation.features import is_candidate
+from whimbrel.app.repair.localisation.items import is_candidate
 from whimbrel.app.repair.localisation.outline import Outline
+from whimbrel.app.repair.localisation.testview import TestFiles
 from whimbrel.app.repair.localise import Localisation, rank_baseline
 from whimbrel.app.repair.source import ModuleSource
 from whimbrel.app.repair.spectra import Spectrum
@@ -23,14 +24,24 @@ _ABSENT = 10**6
 class Measured:
     """Chances (0 or 1, between them where scores tie) that the fault is in the first k."""
 
-    mutant: Mutant
+    kind: str
     ours: tuple[float, ...]
     ochiai: tuple[float, ...]
 
 
-def measure(mutant: Mutant) -> Measured:
-    localisation = rank_baseline(reader(mutant.sources), mutant.baseline)
-    return Measured(mutant, _ours(mutant, localisation), _plain(mutant))
+def measure_all(mutants: Iterable[Mutant]) -> list[Measured]:
+    """All mutants of one library: their tests are the same, and parsed once."""
+    rows: list[Measured] = []
+    tests: TestFiles | None = None
+    for mutant in mutants:
+        tests = tests or TestFiles(reader(mutant.sources))
+        rows.append(measure(mutant, tests))
+    return rows
+
+
+def measure(mutant: Mutant, tests: TestFiles | None = None) -> Measured:
+    localisation = rank_baseline(reader(mutant.sources), mutant.baseline, tests=tests)
+    return Measured(mutant.mutation.kind, _ours(mutant, localisation), _plain(mutant))
 
 
 def reader(sources: Mapping[str, bytes]):
@@ -112,17 +123,6 @@ def _chance(scored: Sequence[tuple[float, bool]], k: int) -> float:
 class Table:
     rows: list[Measured] = field(default_factory=list)
 
-    def add(self, row: Measured) -> None:
-        self.rows.append(row)
-
     def shares(self, ours: bool) -> list[float]:
         values = [row.ours if ours else row.ochiai for row in self.rows]
         return [100 * sum(column) / len(values) for column in zip(*values, strict=True)] if values else []
-
-    def line(self) -> str:
-        parts = [f"{len(self.rows):4}"]
-        for ours in (True, False):
-            parts.append(
-                ("ours " if ours else "ochiai ") + " ".join(f"{share:5.1f}" for share in self.shares(ours))
-            )
-        return " | ".join(parts)

@@ -203,6 +203,9 @@ def _statement(node: ast.stmt, source: ModuleSource) -> Iterator[Found]:
         if block is not None and len(block) > 1 and source.alone_on_lines(node):
             at = block.index(node)
             before = _lines_of(block[at - 1]) if at else ()
+            if at and isinstance(block[at - 1], ast.Expr) and source.is_docstring(block[at - 1].value):
+                owner = source.parents.get(node)
+                before = _lines_of(owner) if isinstance(owner, ast.stmt) else ()
             after = _lines_of(block[at + 1]) if at + 1 < len(block) else ()
             yield ("deleted statement", start, end, "\n" * breaks, (*before, *lines, *after))
     if isinstance(node, ast.Return) and node.value is not None:

@@ -37,6 +37,9 @@ class Executed:
         found: dict[str, int] = {}
         for name, place in self.outline.functions.items():
             tests = self._of_lines(place.body, place.node.body[0].end_lineno or place.body)
+            if len(place.node.body) == 1 and ast.get_docstring(place.node, clean=False) is not None:
+                # Nothing but a docstring: running it shows at the line of its name.
+                tests |= self._of_lines(place.node.lineno, place.body - 1)
             for statement in self.outline.by_function.get(name, ()):
                 if statement.first >= place.body:
                     tests |= self._of_lines(statement.first, statement.last)

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ....sandbox.workspace.names import is_test_path
-from ...repo.testing.report import CollectionError, Outcome, TestCase
+from ...repo.testing.report import CollectionError, TestCase
 from ..spectra import Spectrum
 from .executed import Executed
-from .outline import Outline, Statement
+from .items import Item, find_items
+from .outline import Outline
 from .reach import Place, Project, distances, slice_of
+from .symptoms import add_symptoms
 from .testview import TestFiles, TestView, words_of
-from .traits import constants_of, content_of, kind_of, raises
+from .traits import content_of, kind_of
 
 MOST_TESTS = 8
 """Failing tests whose calls and slices are followed; an even choice of more."""
 _MUCH_CONTENT = math.log1p(12.0)
 _FAR = 12
-
-
-@dataclass
-class Item:
-    """One statement with its evidence; ``trace`` says which frames of which tests it is in."""
-
-    path: str
-    statement: Statement
-    tests: int
-    values: dict[str, float] = field(default_factory=dict[str, float])
-    frames: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
-    """(test, exception, frames between this and where it was raised)."""
 
 
 @dataclass
@@ -66,7 +54,7 @@ def gather(
         path: Executed(outline, spectrum.lines.get(path, {})) for path, outline in sorted(outlines.items())
     }
     project = Project(outlines, executed)
-    items = _items(project, spectrum, [*failing, *broken])
+    items = find_items(project, spectrum, [*failing, *broken])
     views = [tests.view(case, executed_by.get(case.id, {})) for case in _some(failing)]
     bits = [spectrum.bit.get(view.case.id, 0) for view in views]
     near = [distances(project, view.called, bit) for view, bit in zip(views, bits, strict=True)]
@@ -74,8 +62,7 @@ def gather(
     _calls(items, project, views, near)
     _mentioned(items, tests, failing, passing)
     _slices(items, project, views, bits)
-    _traces(items, project, [*failing, *broken])
-    _failures(items, project, views)
+    add_symptoms(items, project, [*failing, *broken], views, bits)
     _statements(items, project, recent)
     callers: dict[Place, str] = {}
     far: dict[Place, int] = {}
@@ -93,26 +80,6 @@ def _some(failing: Sequence[TestCase]) -> list[TestCase]:
     return [failing[number * len(failing) // MOST_TESTS] for number in range(MOST_TESTS)]
 
 
-def _items(project: Project, spectrum: Spectrum, cases: Sequence[TestCase | CollectionError]) -> list[Item]:
-    wanted: dict[tuple[str, int], int] = {}
-    for path, executed in project.executed.items():
-        for statement in project.outlines[path].statements:
-            tests = executed.statements[statement.index]
-            if tests & spectrum.failing_mask:
-                wanted[path, statement.index] = tests
-    for case in cases:
-        for frame in case.frames:
-            outline = project.outlines.get(frame.path)
-            statement = outline.at.get(frame.line) if outline is not None else None
-            if statement is not None:
-                wanted.setdefault((frame.path, statement.index), 0)
-    return [
-        Item(path, project.outlines[path].statements[index], tests)
-        for (path, index), tests in sorted(wanted.items())
-        if kind_of(project.outlines[path].statements[index]) not in ("text", "import")
-    ]
-
-
 def _spectra(items: Sequence[Item], project: Project, spectrum: Spectrum) -> None:
     functions: dict[Place, float] = {}
     top = max((spectrum.ochiai(item.tests) for item in items), default=0.0) or 1.0
@@ -121,6 +88,8 @@ def _spectra(items: Sequence[Item], project: Project, spectrum: Spectrum) -> Non
         value = spectrum.ochiai(item.tests)
         item.values["ochiai"] = value
         item.values["log_ochiai"] = max(0.0, 1 + math.log10(max(value, 1e-3) / top) / 3)
+        item.values["relative"] = value / top
+        item.values["peak"] = float(value >= top)
         item.values["dstar"] = spectrum.dstar(item.tests)
         item.values["cover"] = counts.failing / spectrum.total_failing if spectrum.total_failing else 0.0
         branch = max(
@@ -199,85 +168,6 @@ def _slices(items: Sequence[Item], project: Project, views: Sequence[TestView], 
         item.values["slice"] = total.get((item.path, item.statement.index), 0.0)
 
 
-def _traces(items: Sequence[Item], project: Project, cases: Sequence[TestCase | CollectionError]) -> None:
-    share = 1 / max(1, len(cases))
-    by_place = {(item.path, item.statement.index): item for item in items}
-    functions: dict[Place, float] = {}
-    names = ("raised_here", "on_trace", "raised_in", "guards_raise", "feeds_raise")
-    for item in items:
-        item.values |= dict.fromkeys(names, 0.0)
-    for case in cases:
-        test = case.id if isinstance(case, TestCase) else case.path
-        frames = [frame for frame in case.frames if frame.path in project.outlines]
-        seen: set[tuple[str, int]] = set()
-        for steps, frame in enumerate(reversed(frames)):
-            outline = project.outlines[frame.path]
-            statement = outline.at.get(frame.line)
-            item = by_place.get((frame.path, statement.index)) if statement is not None else None
-            if statement is None or item is None or (frame.path, statement.index) in seen:
-                continue
-            seen.add((frame.path, statement.index))
-            item.frames.append((test, case.exception, steps))
-            if steps:
-                item.values["on_trace"] += share * 0.6 ** (steps - 1)
-                continue
-            item.values["raised_here"] += share
-            place = (frame.path, statement.function)
-            functions[place] = functions.get(place, 0.0) + share
-            for header in outline.controls(statement):
-                guard = by_place.get((frame.path, header.index))
-                if guard is not None:
-                    guard.values["guards_raise"] += share
-                break
-            uses = outline.flows[statement.index].uses
-            for other in outline.by_function.get(statement.function, ()):
-                maker = by_place.get((frame.path, other.index))
-                if maker is None or other.index == statement.index:
-                    continue
-                if outline.flows[other.index].defines & uses:
-                    maker.values["feeds_raise"] += share
-    for item in items:
-        item.values["raised_in"] = functions.get((item.path, item.statement.function), 0.0)
-
-
-def _failures(items: Sequence[Item], project: Project, views: Sequence[TestView]) -> None:
-    share = 1 / max(1, len(views))
-    stuck = sum(view.case.outcome in (Outcome.TIMEOUT, Outcome.CRASHED) for view in views) * share
-    nothing = sum(view.nothing for view in views) * share
-    odd: dict[str, float] = {}
-    expected: dict[str, float] = {}
-    for view in views:
-        for token in view.odd:
-            if not token.isdigit():
-                odd[token] = odd.get(token, 0.0) + share
-        if view.expected:
-            expected[view.expected] = expected.get(view.expected, 0.0) + share
-    for item in items:
-        statement = item.statement
-        kind = kind_of(statement)
-        outline = project.outlines[item.path]
-        item.values["odd_constant"] = max(
-            (odd.get(text, 0.0) for text in constants_of(statement)), default=0.0
-        ) if odd else 0.0  # fmt: skip
-        guarded = 0.0
-        if expected:
-            if kind == "if":
-                for other in outline.by_function.get(statement.function, ()):
-                    if other.control == statement.index:
-                        guarded = max(guarded, expected.get(raises(other), 0.0))
-            guarded = max(guarded, expected.get(raises(statement), 0.0))
-        item.values["should_raise"] = guarded
-        looping = kind == "loop" or any(
-            isinstance(header.node, (ast.While, ast.For)) for header in outline.controls(statement)
-        )
-        item.values["stuck_loop"] = stuck if looping else 0.0
-        gives_none = isinstance(statement.node, ast.Return) and (
-            statement.node.value is None
-            or (isinstance(statement.node.value, ast.Constant) and statement.node.value.value is None)
-        )
-        item.values["gives_none"] = nothing if gives_none else 0.0
-
-
 def _statements(items: Sequence[Item], project: Project, recent: Mapping[str, Mapping[int, float]]) -> None:
     sizes: dict[Place, int] = {}
     for item in items:
@@ -294,8 +184,3 @@ def _statements(items: Sequence[Item], project: Project, recent: Mapping[str, Ma
             (lines.get(line, 0.0) for line in range(statement.first, statement.last + 1)), default=0.0
         )
         item.values["untraced"] = float(not item.tests)
-
-
-def is_candidate(path: str) -> bool:
-    """Whether a fault may be looked for in the file: a project's Python file that is no test."""
-    return path.endswith(".py") and not path.startswith(("/", "..")) and not is_test_path(path)

@@ -11,7 +11,8 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from ..source import FUNCTIONS, ModuleSource
-from .features import Evidence, Item
+from .features import Evidence
+from .items import Item
 from .model import Localisation, Location
 from .outline import Outline
 from .reasons import reasons_for
@@ -20,6 +21,9 @@ from .weights import suspicions
 _TEMPER = 0.5
 """Exponent that brings probabilities to the suspiciousness of lines: the search must not give up
 a place too early because another one looks much likelier."""
+_PEAKED = 1.6
+"""Exponent of a statement's suspicion in its function's: between the sum, which favours long functions,
+and the highest, which forgets that several lines speak for one."""
 _REST_OF_FUNCTION = 0.12
 """Share of its function's score for a line that no failing test ran."""
 _HEADER = 0.5
@@ -36,8 +40,10 @@ def rank(outlines: Mapping[str, Outline], evidence: Evidence, notes: Iterable[st
     for index in order:
         item = items[index]
         place = (item.path, item.statement.function)
-        functions[place] = functions.get(place, 0.0) + shares[index]
+        functions[place] = functions.get(place, 0.0) + shares[index] ** _PEAKED
         best.setdefault(place, item)
+    total = sum(functions.values()) or 1.0
+    functions = {place: score / total for place, score in functions.items()}
     ranked = sorted(functions, key=lambda place: (-functions[place], place[0], best[place].statement.first))
     top = shares[order[0]] if order else 1.0
     levels: dict[str, dict[int, float]] = {path: {} for path in sorted({item.path for item in items})}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .features import Evidence, Item
+from .features import Evidence
+from .items import Item
 
 _MOST_TRACES = 2
 
@@ -36,6 +37,8 @@ def reasons_for(item: Item, evidence: Evidence) -> tuple[str, ...]:
         found.append("a constant of it shows in one of the compared values only")
     if values.get("gives_none", 0.0) > 0:
         found.append("it gives None, which one of the compared values was")
+    if values.get("gave_nothing", 0.0) > 0:
+        found.append("it gave no value, and a None shows in the failure")
     if values.get("stuck_loop", 0.0) > 0:
         found.append("it is part of a loop, and a failing test did not end")
     if values.get("slice", 0.0) >= 0.5:

@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 
 WEIGHTS: Mapping[str, float] = {
     # how execution goes with failure
-    "ochiai": 2.4, "log_ochiai": 0.7, "dstar": 1.9, "cover": 1.7, "function_ochiai": 1.9, "within": 0.5,
-    "branch": 0.4,
+    "ochiai": 2.0, "log_ochiai": 0.6, "relative": 0.2, "peak": 0.3, "dstar": 1.8, "cover": 1.7,
+    "function_ochiai": 1.9, "within": 0.3, "branch": 0.4,
     # what the failing tests call, say and are named after
-    "called": 0.3, "near": 0.3, "title": 0.4, "module": 0.6, "mentioned": 0.3, "slice": 0.8,
-    "odd_constant": 0.4, "should_raise": 0.8, "stuck_loop": 0.5, "gives_none": 0.5,
+    "called": 0.1, "near": 0.3, "title": 0.3, "module": 0.3, "mentioned": 0.1, "slice": 1.2,
+    "odd_constant": 0.4, "should_raise": 0.5, "stuck_loop": 0.5, "gives_none": 0.4, "gave_nothing": 2.5,
     # tracebacks
-    "raised_here": 0.8, "on_trace": 0.3, "raised_in": 1.1, "guards_raise": 0.6, "feeds_raise": 0.3,
+    "raised_here": 0.6, "on_trace": 0.2, "raised_in": 0.9, "guards_raise": 0.6, "feeds_raise": 0.3,
     # the statement itself
-    "content": 0.7, "kind_if": 0.3, "kind_update": 0.3, "kind_call": 0.2, "kind_return": -0.1,
-    "kind_loop": -0.1, "kind_assign": -0.3, "kind_raise": -0.6, "kind_definition": -0.8,
-    "large_function": 0.3, "display": -4.0, "recent": 1.5, "untraced": -1.0,
+    "content": 0.8, "kind_if": 0.3, "kind_update": 0.1, "kind_call": 0.1, "kind_return": -0.1,
+    "kind_loop": -0.1, "kind_assign": -0.2, "kind_raise": -0.4, "kind_definition": -0.9,
+    "large_function": -0.4, "display": -4.0, "recent": 1.5, "untraced": -1.0,
 }  # fmt: skip
 
 
