@@ -122,6 +122,7 @@ E, A, U = Role.EXPECTED, Role.ACTUAL, Role.UNKNOWN
         ("sollte 3 ergeben, liefert aber 4", [(E, "3", ""), (A, "4", "")]),
         ("total(x) 应该返回 3，实际返回 4", [(E, "3", "total(x)"), (A, "4", "total(x)")]),
         ("This was a long day and nothing works.", []),
+        ("total(1).add(2 should be 3", [(E, "3", "total(1)")]),
     ],
 )  # fmt: skip
 def test_sentences_say_what_is_and_what_should_be(sentence: str, claims: list[tuple[Role, str, str]]):

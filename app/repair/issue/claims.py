@@ -305,9 +305,10 @@ def _subjects(sentence: str) -> list[tuple[int, int, str]]:
         end = balanced(sentence, call.end() - 1)
         while end is not None:
             chained = re.match(r"\.[A-Za-z_]\w*\(", sentence[end:])
-            if not chained:
+            longer = balanced(sentence, end + chained.end() - 1) if chained else None
+            if longer is None:
                 break
-            end = balanced(sentence, end + chained.end() - 1) or end
+            end = longer
         if end is not None and has_call(sentence[call.start() : end]):
             found.append((call.start(), end, sentence[call.start() : end]))
     return sorted(found)

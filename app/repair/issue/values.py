@@ -41,7 +41,8 @@ def balanced(text: str, at: int) -> int | None:
     if opening in "\"'":
         return _behind_string(text, at)
     depth: list[str] = []
-    while at < min(len(text), _MAX_VALUE + at):
+    limit = min(len(text), at + _MAX_VALUE)
+    while at < limit:
         character = text[at]
         if character in "\"'":
             end = _behind_string(text, at)
