@@ -250,6 +250,23 @@ def test_generators_are_drained_and_coroutines_awaited():
     assert offers("discarded", text, "= load(name)", "= await load(name)")
 
 
+def test_a_dropped_answer_decides_about_the_next_statement():
+    text = """
+        def free(day):
+            return day in (6, 7)
+
+
+        def count(days):
+            found = 0
+            for day in days:
+                free(day)
+                found += 1
+            return found
+    """
+    old = "        free(day)\n        found += 1"
+    assert offers("discarded", text, old, "        if free(day):\n            found += 1")
+
+
 def test_ways_to_leave_follow_the_docstring():
     text = '''
         def mean(values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..blocks import is_docstring
+from ..blocks import is_docstring, lines_of, movable, wrap
 from ..edits import enclosed, replace
 from ..facts import is_generator, own_returns
 from ..family import Family, Proposal
@@ -46,6 +46,7 @@ class Discarded(Family):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not is_docstring(node):
             yield from self._assigned(node, node.value, view)
             yield from self._drained(node, node.value, function, view)
+            yield from self._asked(node, node.value, view)
         elif isinstance(node, ast.Yield) and node.value is not None:
             start, _ = view.source.span(node)
             if view.source.text.startswith("yield", start):
@@ -87,6 +88,24 @@ class Discarded(Family):
             yield Proposal((Edit(start, start, "yield from "),), "passes its items on", 1.0)
         elif is_generator(function, view):
             yield Proposal((Edit(start, start, "yield "),), "yields the result", 0.4)
+
+    def _asked(self, node: ast.Expr, call: ast.Call, view: ModuleView) -> Iterator[Proposal]:
+        """An answer that should decide about the statement after it."""
+        block = view.source.block_of(node)
+        name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+        known = view.functions.get(name)
+        if block is None or known is None or not any(each.value for each in own_returns(known, view)):
+            return
+        following = block[block.index(node) + 1 :][:1]
+        if not following or not movable(view, node):
+            return
+        text = view.source.segment(node)
+        for condition, weight in ((text, 0.8), (f"not {text}", 0.6)):
+            edits = wrap(view, following, [f"if {condition}:"])
+            if edits is not None and "\n" not in text:
+                start, end = lines_of(view, [node])
+                shown = f"does what follows only if {condition}"
+                yield Proposal((Edit(start, end, ""), *edits), shown, weight)
 
     def _awaited(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
         parent = view.source.parents.get(node)
