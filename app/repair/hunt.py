@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from .baseline import Baseline
 from .candidates import Candidate, generate
 from .evidence import Evidence
 from .family import Harm
+from .gathering import gather
 from .knowledge import Knowledge
 from .limits import TIME, Clock, Limits
 from .localise import Localisation
@@ -45,9 +47,7 @@ async def prepare(
     context: ToolContext, localisation: Localisation, baseline: Baseline, clock: Clock
 ) -> Ground:
     """Learns the project's expressions, and the types of values at the suspicious lines."""
-    knowledge = Knowledge()
-    for path in sorted(localisation.sources):
-        knowledge.learn(localisation.sources[path])
+    knowledge = await asyncio.to_thread(gather, context.workspace, localisation)
     failing = [case.id for case in baseline.failing][:_OBSERVED_TESTS]
     values = None
     if failing and not baseline.broken:

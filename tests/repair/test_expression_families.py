@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from expression_rows import EXPRESSION_ROWS
 from whimbrel.app.repair.families import all_families
+from whimbrel.app.repair.gathering import gather
 from whimbrel.app.repair.knowledge import Knowledge, mentions_of
+from whimbrel.app.repair.localise import Localisation
 from whimbrel.app.repair.scope import ModuleView
 from whimbrel.app.repair.source import ModuleSource, apply_edits
+from whimbrel.sandbox.base.git import Git
+from whimbrel.sandbox.workspace import Workspace
 
 
 def made(family: str, text: str, knowledge: Knowledge | None = None) -> set[str]:
@@ -106,3 +111,34 @@ def test_what_has_no_like_here_is_not_borrowed():
     knowledge = Knowledge()
     knowledge.learn(ModuleSource("a.py", b"def g(quux):\n    return quux.net * quux.vat * 3\n"))
     assert made("borrowed", "def f(a):\n    return a.net * a.vat\n", knowledge) == set()
+
+
+async def test_files_beside_and_past_commits_are_gathered(tmp_path: Path):
+    repository = tmp_path / "project"
+    (repository / "shop").mkdir(parents=True)
+    git = Git(
+        None,
+        repository,
+        extra_env={"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@b.c"}
+        | {"GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@b.c"},
+    )
+    git.run_sync("init", "-q")
+    file = repository / "shop" / "stock.py"
+    for text in (
+        "def free(item):\n    return item.count - item.held\n",
+        "def free(item):\n    return item.count\n",
+    ):
+        file.write_text(text)
+        git.run_sync("add", "-A")
+        git.run_sync("commit", "-qm", "step")
+    (repository / "shop" / "price.py").write_text(
+        "def net(item):\n    return round(item.price * item.count, 2)\n"
+    )
+    workspace = await Workspace.create(repository, tmp_path / "run")
+    source = ModuleSource("shop/stock.py", file.read_bytes())
+    knowledge = gather(workspace, Localisation((), {"shop/stock.py": {}}, {"shop/stock.py": source}))
+    removed = knowledge.alike("arithmetic", frozenset({"item", "held"}))
+    beside = knowledge.alike("call", frozenset({"round", "price"}))
+    assert removed[0][1].text == "item.count - item.held" and not removed[0][1].path
+    assert beside[0][1].path == "shop/price.py"
+    await workspace.destroy()
