@@ -58,7 +58,7 @@ def judge_snippet(snippet: Snippet, seen: Sequence[Observation], errors: Sequenc
             _judge_error(judgement, snippet, number, observation.error, errors)
         elif step.form is Form.ASSERT:
             judgement.hypotheses.append(holding(snippet, number, Check.ASSERT, step.source, ""))
-        elif observation.has_value:
+        elif observation.has_value and step.expression:
             _judge_value(judgement, snippet, number, observation, final=number == last)
         elif step.shown:
             _judge_silence(judgement, snippet, number)
