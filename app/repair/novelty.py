@@ -40,6 +40,9 @@ class Novelty:
                 self._seen.add(original)
         local = tuple(Edit(each.start - start, each.end - start, each.text) for each in candidate.edits)
         key = _key(candidate.path, start, head + apply_edits(source.text[start:end], local))
+        if key is None and (start, end) != (0, len(source.text)):
+            # Lines shared with other statements are no whole piece.
+            key = _key(candidate.path, -1, candidate.text(source))
         if key is None or key in self._seen:
             return False
         self._seen.add(key)
@@ -88,9 +91,19 @@ def _key(path: str, start: int, text: str) -> bytes | None:
 
 
 def _shape(code: types.CodeType) -> tuple[object, ...]:
-    constants = [
-        _shape(each) if isinstance(each, types.CodeType) else (type(each).__name__, repr(each))
-        for each in code.co_consts
-    ]
+    constants = [_constant(each) for each in code.co_consts]
     names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    return (*names, code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_code, constants)
+    # Which instructions a handler protects stands in a table of its own (from 3.11 on).
+    handlers = getattr(code, "co_exceptiontable", b"")
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+    return (*names, *counts, code.co_flags, code.co_code, handlers, constants)
+
+
+def _constant(value: object) -> object:
+    if isinstance(value, types.CodeType):
+        return _shape(value)
+    if isinstance(value, (tuple, frozenset)):
+        items = [_constant(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return (type(value).__name__, sorted(map(repr, items)) if isinstance(value, frozenset) else items)
+    # 1, True and 1.0 are equal and not the same.
+    return (type(value).__name__, repr(value))

@@ -19,6 +19,7 @@ from ..repo.testing.zygote import Zygote
 from .baseline import Baseline
 from .behaviour import MOST_VERSIONS, Behaviour
 from .candidates import Candidate
+from .gate import Gate
 from .source import ModuleSource
 from .verdict import judge
 from .workspace_edit import applied
@@ -39,6 +40,11 @@ _EXACTLY = "passed"
 _MOST_PROBED = 30
 """Tests per patch whose calls are compared."""
 _PROBE_S = 8.0
+_MOST_DEATHS = 5
+"""Tests that take the warm process down unedited, before the rest is not believed either."""
+_BLIND = ("starts", "reads")
+"""What a test does that sees the files on disk, where an edit in memory is not."""
+_DISTURBS = ("writes", "changes", "binds")
 
 
 @dataclass(frozen=True)
@@ -72,11 +78,20 @@ class Validator:
         self._baseline = baseline
         self._warm = WarmServer(workers=2)
         self._zygote: Zygote | None = None
-        self._on_disk = asyncio.Lock()
+        self._gate = Gate()
+        self._starting = asyncio.Lock()
+        self._alone = False
+        """Trials would disturb each other, so they run one at a time."""
+        self._changers = False
+        """Some tests change files of the repository."""
         self.workers = 1
         self.steady: frozenset[str] = baseline.passing - set(baseline.flaky)
         self.modes: Counter[str] = Counter()
         self.note = ""
+        self._slowest: dict[str, float] = {}
+        for case in baseline.report.cases:
+            if case.outcome is Outcome.PASSED:
+                self._slowest[case.path] = max(case.duration_s, self._slowest.get(case.path, 0.0))
         self._edits_unseen = False
         """Targets start programs, which see the files on disk only."""
         self._believable = True
@@ -95,13 +110,13 @@ class Validator:
 
     async def trial(self, candidate: Candidate, source: ModuleSource, stages: Sequence[Stage]) -> Trial:
         """Runs the stages with the candidate, each only when all before were good."""
-        answer = None
-        if self._warm.ready:
-            edits = [(each.start, each.end, each.text) for each in candidate.edits]
-            answer = await self._warm.run(candidate.path, edits, stages)
+        answer = await self._in_warm(candidate, stages)
         if answer is not None and not answer.refused:
-            self.modes[answer.mode] += 1
-            return _trial(answer, stages, frozenset(self._baseline.targets))
+            trial = _trial(answer, stages, frozenset(self._baseline.targets))
+            if not _is_blind(answer):
+                self.modes[answer.mode] += 1
+                return trial
+            return await self._on_files(candidate, source, stages)
         if answer is not None and answer.refused == "SyntaxError":
             return Trial(False, (), SWAP)
         if self._edits_unseen or not self._believable:
@@ -109,7 +124,8 @@ class Validator:
         zygote = await self._fork_server()
         if not zygote.forks:
             return await self._on_files(candidate, source, stages)
-        return await self._forked(zygote, candidate, stages)
+        forked = await self._forked(zygote, candidate, stages)
+        return forked if forked is not None else await self._on_files(candidate, source, stages)
 
     async def compare(self, candidates: Sequence[Candidate], sources: Sequence[str]) -> Behaviour:
         """What patches do on the calls of the tests around them; empty where code cannot be exchanged."""
@@ -163,21 +179,44 @@ class Validator:
             self._edits_unseen = True
             return False
         self.steady &= frozenset(self._warm.ids)
-        shared = any(first.marks.values())
+        self._note(first)
         if self._baseline.duration_s <= _LONG_SUITE_S and self.steady:
-            rest = [self.stage(self._ordered(self.steady), stop_first=False)]
-            runs = await asyncio.gather(*(self._warm.run("", [], rest) for _ in range(2)))
-            for answer in runs:
-                # One that did not come to its end says nothing about the tests after that point.
-                passed = _passing(answer)
-                blind = (
-                    {t for t, kinds in answer.marks.items() if "starts" in kinds} if answer else set[str]()
-                )
-                shared = shared or (answer is not None and any(answer.marks.values()))
-                if answer is not None and answer.ended:
-                    self.steady = (self.steady & passed) - blind
-        self.workers = 1 if shared else 2
+            # Trials run the targets first, and not always the same tests before one another.
+            order = self._ordered(self.steady)
+            there = [test for test in targets if test in seen]
+            self.steady &= await self._passing_unedited(order)
+            order = [test for test in order if test in self.steady]
+            self.steady &= await self._passing_unedited([*there, *reversed(order)])
+        self.workers = 1 if self._alone else 2
         return self._warm.ready
+
+    async def _passing_unedited(self, tests: Sequence[str]) -> frozenset[str]:
+        """Tests that pass in this order in the warm process and see what happens in it."""
+        passed: set[str] = set()
+        left = list(tests)
+        for _ in range(_MOST_DEATHS):
+            answer = await self._warm.run("", [], [self.stage(left, stop_first=False)]) if left else None
+            if answer is None or not answer.stages:
+                break
+            self._note(answer)
+            seen = answer.stages[0]
+            passed.update(test for test, outcome in seen.items() if outcome in _GOOD)
+            passed -= answer.marked("starts")
+            if answer.ended:
+                break
+            # The first one without an outcome took the process down, or the limit was up in it.
+            left = [test for test in left if test not in seen][1:]
+            await self._put_back()
+        return frozenset(passed)
+
+    def _note(self, answer: Answer) -> None:
+        self._alone = self._alone or bool(answer.marked(*_DISTURBS))
+        self._changers = self._changers or bool(answer.marked("changes"))
+
+    async def _put_back(self) -> None:
+        """The repository's files as they were: tests have changed some."""
+        if self._changers:
+            await self._runner.workspace.restore(self._baseline.tree)
 
     async def _fork_agrees(self) -> None:
         zygote = await self._fork_server()
@@ -193,28 +232,66 @@ class Validator:
             self.steady &= passing
 
     async def _fork_server(self) -> Zygote:
-        if self._zygote is None:
-            self._zygote = Zygote()
-            await self._zygote.start(self._runner)
-            self.note = self.note or self._zygote.note
+        async with self._starting:
+            if self._zygote is None:
+                zygote = Zygote()
+                try:
+                    await zygote.start(self._runner)
+                except BaseException:
+                    await zygote.close()
+                    raise
+                self._zygote = zygote
+                self.note = self.note or zygote.note
         return self._zygote
+
+    async def _in_warm(self, candidate: Candidate, stages: Sequence[Stage]) -> Answer | None:
+        if not self._warm.ready:
+            return None
+        edits = [(each.start, each.end, each.text) for each in candidate.edits]
+        if not self._alone:
+            async with self._gate.shared():
+                answer = await self._warm.run(candidate.path, edits, stages)
+            if answer is not None:
+                self._note(answer)
+            if not self._alone:
+                return answer
+            # One of those that ran side by side may have disturbed another: once more, alone.
+        async with self._gate.alone():
+            await self._put_back()
+            answer = await self._warm.run(candidate.path, edits, stages)
+            if answer is not None:
+                self._note(answer)
+                if answer.marked("changes") or not (answer.refused or answer.ended):
+                    await self._put_back()
+        return answer
 
     # ------------------------------------------------------------ the slower ways
 
-    async def _forked(self, zygote: Zygote, candidate: Candidate, stages: Sequence[Stage]) -> Trial:
-        self.modes[FORK] += 1
+    async def _forked(self, zygote: Zygote, candidate: Candidate, stages: Sequence[Stage]) -> Trial | None:
+        """With the edit laid over the file; None when tests looked at the files on disk instead."""
         overlay = {candidate.path: [(each.start, each.end, each.text) for each in candidate.edits]}
         outcomes: list[dict[str, str]] = []
-        for stage in stages:
-            result = await zygote.run(
-                stage.tests,
-                timeout_s=stage.cpu_s + _FORK_START_S,
-                fail_fast=stage.stop_first,
-                overlay=overlay,
-            )
-            if not self._take(result.report, stage, outcomes):
-                return Trial(False, tuple(outcomes), FORK)
-        return Trial(True, tuple(outcomes), FORK)
+        good = True
+        async with self._gate.alone():
+            for stage in stages:
+                result = await zygote.run(
+                    stage.tests,
+                    timeout_s=stage.cpu_s + _FORK_START_S,
+                    fail_fast=stage.stop_first,
+                    overlay=overlay,
+                )
+                if "changes" in result.kinds:
+                    self._changers = self._alone = True
+                    await self._put_back()
+                if result.kinds.intersection(_BLIND):
+                    # Once is enough when it is the targets that do it.
+                    self._edits_unseen = self._edits_unseen or not outcomes
+                    return None
+                good = self._take(result.report, stage, outcomes)
+                if not good:
+                    break
+        self.modes[FORK] += 1
+        return Trial(good, tuple(outcomes), FORK)
 
     async def _on_files(self, candidate: Candidate, source: ModuleSource, stages: Sequence[Stage]) -> Trial:
         """On the edited workspace, one candidate at a time."""
@@ -222,12 +299,15 @@ class Validator:
         mode = FORK if zygote.forks and self._believable else FRESH
         self.modes[mode] += 1
         outcomes: list[dict[str, str]] = []
-        async with self._on_disk:
+        good = True
+        async with self._gate.alone():
             with applied(self._runner.workspace, source, candidate):
                 for stage in stages:
-                    if not self._take(await self._plain_run(zygote, mode, stage), stage, outcomes):
-                        return Trial(False, tuple(outcomes), mode)
-        return Trial(True, tuple(outcomes), mode)
+                    good = self._take(await self._plain_run(zygote, mode, stage), stage, outcomes)
+                    if not good:
+                        break
+            await self._put_back()
+        return Trial(good, tuple(outcomes), mode)
 
     async def _plain_run(self, zygote: Zygote, mode: str, stage: Stage) -> TestReport:
         if mode == FORK:
@@ -264,8 +344,11 @@ class Validator:
                 total += self._baseline.duration_s  # a whole file that could not be collected
             elif case.outcome is Outcome.TIMEOUT:
                 total += _HUNG_TEST_S
-            else:
+            elif case.outcome is Outcome.PASSED:
                 total += case.duration_s
+            else:
+                # It ended early, where it failed; others of its file show how long one may take.
+                total += max(case.duration_s, self._slowest.get(case.path, 0.0))
         return _SLOWER * total + _GRACE_S
 
 
@@ -279,7 +362,12 @@ def _trial(answer: Answer, stages: Sequence[Stage], targets: frozenset[str]) -> 
     return Trial(good, tuple(dict(each) for each in answer.stages), answer.mode)
 
 
-def _passing(answer: Answer | None) -> frozenset[str]:
-    if answer is None or not answer.stages:
-        return frozenset()
-    return frozenset(test for test, outcome in answer.stages[0].items() if outcome in _GOOD)
+def _is_blind(answer: Answer) -> bool:
+    """Whether what decides was shown by tests that looked at the files on disk."""
+    blind = answer.marked(*_BLIND)
+    if not blind:
+        return False
+    if "" in blind:
+        return True
+    bad = {test for seen in answer.stages for test, outcome in seen.items() if outcome not in _GOOD}
+    return not bad - blind

@@ -7,7 +7,7 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ....sandbox.base.errors import SandboxDied
+from ....sandbox.base.errors import SandboxDied, ToolError
 
 if TYPE_CHECKING:
     from ....sandbox.protocol import Channel
@@ -29,7 +29,9 @@ class Messages:
         async with self._sending:
             try:
                 await self._channel.send(struct.pack(">I", len(body)) + body)
-            except OSError:
+            except SandboxDied:
+                raise
+            except (OSError, ToolError):
                 # The read that follows says that it ended.
                 return
 

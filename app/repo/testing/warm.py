@@ -6,12 +6,14 @@ Never evidence for a claim: what a search finds this way is confirmed in fresh p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ....sandbox.base.errors import SandboxDied
 from .adapters import CommandAdapter, launch_request
 from .messages import Messages
 from .runner import TestRunner
@@ -48,7 +50,11 @@ class Answer:
     """``cpu`` or ``wall`` when a limit ended it."""
     duration_s: float = 0.0
     marks: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Test id -> what it shares with other processes (see inside/watching.py)."""
+    """Test id -> what it shares with other processes (inside/watching.py); "" for what belongs to no test."""
+
+    def marked(self, *kinds: str) -> frozenset[str]:
+        """Tests that did something of these kinds."""
+        return frozenset(test for test, seen in self.marks.items() if set(kinds) & set(seen))
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ class WarmServer:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
         self._reader: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
         self._index: dict[str, int] = {}
         self._ids: tuple[str, ...] = ()
         self.note = ""
@@ -166,7 +173,7 @@ class WarmServer:
         asked = [{"path": path, "edits": [list(edit) for edit in edits]} for path, edits in versions]
         extra = {"probe": {"versions": asked, "sources": list(sources), "most": most, "seed": seed}}
         answer = await self._ask("", (), [stage], extra)
-        if answer is None:
+        if answer is None or "refused" in answer:
             return None
         calls = tuple(
             ProbedCall(
@@ -216,11 +223,20 @@ class WarmServer:
                 answer = await future
         except TimeoutError:
             answer = None
+        except asyncio.CancelledError:
+            # Whatever runs for it would keep the workers from what comes next.
+            self._forget(messages, number)
+            raise
         finally:
             self._waiting.pop(number, None)
         if answer is None:
             await self.close()
         return answer
+
+    def _forget(self, messages: Messages, number: int) -> None:
+        task = asyncio.get_running_loop().create_task(_tell(messages, {"cancel": number}))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def close(self) -> None:
         """Ends the process and everything it forked; idempotent."""
@@ -230,6 +246,7 @@ class WarmServer:
             reader.cancel()
         if messages is not None:
             await messages.close()
+        await asyncio.gather(*self._telling, return_exceptions=True)
         self._lose_all()
         runner, self._runner = self._runner, None
         if runner is not None and self._files:
@@ -244,20 +261,25 @@ class WarmServer:
             return "the tests could not be collected in the warm process"
         if hello["threads"] > 1:
             return f"importing the project starts {hello['threads'] - 1} threads"
+        if hello["shared"]:
+            return f"importing the project opens {hello['shared']}, which forked processes would share"
         if not hello["ids"]:
             return "the warm process found no tests"
         return ""
 
     async def _read(self) -> None:
         messages = self._messages
-        while messages is not None:
-            answer = await messages.receive()
-            if answer is None:
-                break
-            future = self._waiting.get(int(answer["id"]))
-            if future is not None and not future.done():
-                future.set_result(answer)
-        self._lose_all()
+        try:
+            while messages is not None:
+                answer = await messages.receive()
+                if answer is None:
+                    break
+                future = self._waiting.get(int(answer["id"]))
+                if future is not None and not future.done():
+                    future.set_result(answer)
+        finally:
+            # However it ended: nobody waits for an answer that cannot come.
+            self._lose_all()
 
     def _lose_all(self) -> None:
         for future in self._waiting.values():
@@ -271,7 +293,10 @@ class WarmServer:
             {self._ids[index]: str(outcome) for index, outcome in stage if 0 <= index < len(self._ids)}
             for stage in answer["stages"]
         )
-        marks = {self._ids[int(index)]: tuple(kinds) for index, kinds in answer["marks"].items()}
+        marks = {
+            self._ids[int(index)] if int(index) >= 0 else "": tuple(kinds)
+            for index, kinds in answer["marks"].items()
+        }
         return Answer(
             mode=str(answer["mode"]),
             stages=stages,
@@ -280,3 +305,9 @@ class WarmServer:
             duration_s=float(answer["duration_s"]),
             marks=marks,
         )
+
+
+async def _tell(messages: Messages, message: dict[str, Any]) -> None:
+    with contextlib.suppress(SandboxDied):
+        # The next request reports that.
+        await messages.send(message)

@@ -54,6 +54,8 @@ class ZygoteResult:
     exit_code: int = 0
     log: str = ""
     """Last part of what the process printed."""
+    kinds: frozenset[str] = frozenset()
+    """With an overlay: what the run did outside of its process (see inside/watching.py)."""
 
     @property
     def good(self) -> bool:
@@ -264,4 +266,5 @@ def _result(answer: dict[str, Any], root: str) -> ZygoteResult:
         duration_s=float(answer["duration_s"]),
         exit_code=code,
         log=answer["log"],
+        kinds=frozenset(answer.get("kinds", ())),
     )

@@ -16,6 +16,25 @@ from typing import Any, Dict, List, Tuple
 _BOM = b"\xef\xbb\xbf"
 
 
+class SourceText:
+    """A source file's text, and how to write another in its place.
+
+    Raises:
+        SyntaxError, UnicodeDecodeError: as the compiler would.
+    """
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:
+            data = file.read()
+        self.path = path
+        self.text, self._encoding = decode(data)
+        self._mark = _BOM if data.startswith(_BOM) else b""
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of a file with this text. Raises UnicodeEncodeError."""
+        return self._mark + text.encode(self._encoding)
+
+
 def decode(data: bytes) -> Tuple[str, str]:
     """Text and encoding of a source file. Raises SyntaxError or UnicodeDecodeError as the compiler would."""
     encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
@@ -36,31 +55,40 @@ def apply_edits(text: str, edits: List[List[Any]]) -> str:
     return "".join(pieces)
 
 
-def read_text(path: str) -> str:
-    with open(path, "rb") as file:
-        return decode(file.read())[0]
-
-
 def install(root: str, overlay: Dict[str, List[List[Any]]]) -> None:
-    """Makes later imports compile the edited text of these repository-relative files."""
+    """Makes later imports read the edited text of these repository-relative files."""
     edited: Dict[str, str] = {}
+    content: Dict[str, bytes] = {}
     for relative, edits in overlay.items():
-        path = os.path.join(root, relative)
-        edited[os.path.realpath(path)] = apply_edits(read_text(path), edits)
+        source = SourceText(os.path.join(root, relative))
+        text = apply_edits(source.text, edits)
+        edited[source.path] = text
+        content[source.path] = source.encode(text)
+    lay(edited, content)
+
+
+def lay(edited: Dict[str, str], content: Dict[str, bytes]) -> None:
+    """Whatever asks an import loader for these files gets this content: imports, reloads, resources."""
+    # Not ``source_to_code``: loaders of import hooks replace that, and compile what this gives.
     loader: Any = importlib.machinery.SourceFileLoader
-    original = loader.source_to_code
+    original = loader.get_data
+    realpath, fspath = os.path.realpath, os.fspath
+    known = {realpath(path): (edited[path], data) for path, data in content.items()}
 
-    def source_to_code(self: Any, data: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-        text = edited.get(os.path.realpath(os.fspath(path)))
-        if text is None:
-            return original(self, data, path, *args, **kwargs)
-        show(os.fspath(path), text)
-        return compile(text, path, "exec", dont_inherit=True)
+    def get_data(self: Any, path: Any) -> Any:
+        found = known.get(realpath(fspath(path)))
+        if found is None:
+            return original(self, path)
+        show(fspath(path), found[0])
+        return found[1]
 
-    loader.source_to_code = source_to_code
+    loader.get_data = get_data
 
 
 def show(path: str, text: str) -> None:
     """Tracebacks and ``inspect.getsource`` see this text instead of the file's."""
     # Without a modification time the entry is never compared with the disk.
-    linecache.cache[path] = (len(text), None, text.splitlines(True), path)
+    lines = io.StringIO(text, newline=None).readlines()
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    linecache.cache[path] = (len(text), None, lines, path)

@@ -12,24 +12,59 @@ import copy
 import hashlib
 import inspect
 import itertools
+import opcode
 import random
 import signal
 import sys
+import time
 import types
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-_DEPTH = 6
+from .fingerprints import fingerprint, is_big, short
+
 _ITEMS = 200
-_TEXT = 60
 _CALL_S = 0.2
 _PER_FUNCTION = 40
 _NEIGHBOURS = 6
-_COPY_BYTES = 200000
+_REPEAT_S = 3.0
+"""For one call of a test with all its neighbours in all versions."""
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 class CallTooLong(BaseException):
     """A repeated call took longer than its limit. Not an ``Exception``: code under test must not catch it."""
+
+
+class ReachesOut(BaseException):
+    """A repeated call was about to do something outside of the process."""
+
+
+class _Alarm:
+    """Raises CallTooLong in the code inside the ``with`` block; again and again, should it be caught."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._old: Any = None
+
+    def __enter__(self) -> None:
+        self._old = signal.signal(signal.SIGALRM, self._ring)
+        _Alarm.current = self
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, 0.02)
+
+    def __exit__(self, *_: Any) -> None:
+        _Alarm.quiet()
+        signal.signal(signal.SIGALRM, self._old if self._old is not None else signal.SIG_DFL)
+
+    def _ring(self, _signal: int, _frame: Any) -> None:
+        if _Alarm.current is self:
+            raise CallTooLong()
+
+    current: Any = None
+
+    @staticmethod
+    def quiet() -> None:
+        _Alarm.current = None
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Version:
@@ -58,6 +93,7 @@ class Probe:
         send: gets ``[call, neighbour, [[fingerprint, shown], ...per version]]`` for every call.
         most: calls reported at most.
         seed: for the choice of neighbours.
+        watch: keeps repeated calls inside the process.
     """
 
     def __init__(
@@ -67,7 +103,12 @@ class Probe:
         send: Callable[[Any], None],
         most: int,
         seed: int,
+        watch: Any,
     ) -> None:
+        self._watch = watch
+        self._until = 0.0
+        # Tests replace the clock.
+        self._now: Callable[[], float] = time.monotonic
         self._versions = versions
         self._is_project = is_project
         self._send = send
@@ -98,96 +139,128 @@ class Probe:
             inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
         ):
             return
-        if self._counts.get(code, 0) >= _PER_FUNCTION:
-            return
-        function = _function_of(frame)
-        if function is None:
+        if self._counts.get(code, 0) >= _PER_FUNCTION or _goes_on(frame):
             return
         self._counts[code] = self._counts.get(code, 0) + 1
+        self._watch.forbid = ReachesOut
         try:
-            self._repeat(function, code, frame)
-        except Exception:  # noqa: BLE001  copying or comparing foreign objects may raise anything: no input
+            function = _function_of(frame)
+            if function is not None:
+                self._repeat(function, code, frame)
+        except BaseException:  # noqa: BLE001  copying or looking at foreign objects may raise anything: no input
             return
+        finally:
+            _Alarm.quiet()
+            self._watch.forbid = None
 
     def _repeat(self, function: Any, code: Any, frame: Any) -> None:
+        self._until = self._now() + _REPEAT_S
         arguments, starred, named = _arguments(code, frame.f_locals)
-        size = len(fingerprint([arguments, starred, named]))
-        if size > _COPY_BYTES:
-            return
-        arguments, starred, named = copy.deepcopy((arguments, starred, named))
+        with _Alarm(_CALL_S):
+            if is_big([arguments, starred, named]):
+                return
+            arguments, starred, named = copy.deepcopy((arguments, starred, named))
         self._run(function, arguments, starred, named, False)
         for position, name in enumerate(list(arguments)):
             if position == 0 and name in ("self", "cls"):
                 continue
             pool = self._values.setdefault((code, name), [])
-            changed = neighbours(arguments[name], self._random, pool)
+            with _Alarm(_CALL_S):
+                changed = neighbours(arguments[name], self._random, pool)
             if isinstance(arguments[name], _PLAIN) and len(pool) < 20:
                 pool.append(arguments[name])
             for value in changed[:_NEIGHBOURS]:
+                if self._now() > self._until:
+                    return
                 other = dict(arguments)
                 other[name] = value
                 self._run(function, other, starred, named, True)
 
     def _run(self, function: Any, arguments: Any, starred: Any, named: Any, neighbour: bool) -> None:
-        shown = _call_text(function, arguments)
-        key = "%s %s" % (shown, fingerprint([arguments, starred, named]))
+        with _Alarm(_CALL_S):
+            shown = _call_text(function, arguments)
+            key = "%s %s" % (shown, fingerprint([arguments, starred, named]))
         if key in self._seen or self._left <= 0:
             return
         self._seen.add(key)
         self._left -= 1
         results: List[List[str]] = []
-        for version in self._versions:
-            mine, more, words = copy.deepcopy((arguments, starred, named))
-            state = random.getstate()
-            with version:
-                results.append(_outcome(function, mine, more, words))
+        state = random.getstate()
+        try:
+            for version in self._versions:
+                with _Alarm(_CALL_S):
+                    mine, more, words = copy.deepcopy((arguments, starred, named))
+                random.setstate(state)
+                with version:
+                    results.append(_outcome(function, mine, more, words))
+        except ReachesOut:
+            return
+        finally:
             random.setstate(state)
         self._send([shown, neighbour, results])
 
 
 def _outcome(function: Any, arguments: Dict[str, Any], starred: Any, named: Dict[str, Any]) -> List[str]:
-    """``[fingerprint, shown]`` of one call."""
-    old = signal.signal(signal.SIGALRM, _ring)
-    signal.setitimer(signal.ITIMER_REAL, _CALL_S)
+    """``[fingerprint, shown]`` of one call.
+
+    Raises:
+        ReachesOut: from the call.
+    """
+    shown, print_of = "(takes too long)", "long"
     try:
-        result = function(*arguments.values(), *starred, **named)
-        if isinstance(result, types.GeneratorType) or hasattr(result, "__next__"):
-            result = list(itertools.islice(result, _ITEMS))
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        shown = _short(result)
-        print_of = fingerprint(["returned", result, arguments, starred, named])
+        with _Alarm(_CALL_S):
+            try:
+                result = function(*arguments.values(), *starred, **named)
+                if type(result) is types.GeneratorType or hasattr(type(result), "__next__"):
+                    result = list(itertools.islice(result, _ITEMS))
+                text = short(result)
+                shown, print_of = text, fingerprint(["returned", result, arguments, starred, named])
+            except (CallTooLong, ReachesOut):
+                raise
+            except BaseException as error:  # noqa: BLE001  whatever the code raises is its behaviour
+                text = "raises %s" % type(error).__name__
+                shown, print_of = text, fingerprint(["raised", type(error).__name__])
     except CallTooLong:
         shown, print_of = "(takes too long)", "long"
-    except BaseException as error:  # noqa: BLE001  whatever the code raises is its behaviour
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        shown = "raises %s" % type(error).__name__
-        print_of = fingerprint(["raised", type(error).__name__])
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old if old is not None else signal.SIG_DFL)
     return [hashlib.sha256(print_of.encode("utf-8", "replace")).hexdigest()[:16], shown]
 
 
-def _ring(_signal: int, _frame: Any) -> None:
-    raise CallTooLong()
+def _goes_on(frame: Any) -> bool:
+    """Whether a generator goes on from a ``yield``: its variables are no arguments any more."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_GENERATOR or frame.f_lasti < 0:
+        return False
+    name = opcode.opname[code.co_code[frame.f_lasti]]
+    # From 3.11 on RESUME is where a frame begins (0) and where it goes on (anything else).
+    return name != "RESUME" or bool(code.co_code[frame.f_lasti + 1] & 3)
 
 
 def _function_of(frame: Any) -> Optional[Any]:
     """The function object that runs in a frame: a global, or an attribute of the first argument's class."""
     code = frame.f_code
     found = frame.f_globals.get(code.co_name)
-    found = getattr(found, "__wrapped__", found)
+    # Not getattr: a proxy would go and look for what it stands for.
+    found = vars(found).get("__wrapped__", found) if type(found) is types.FunctionType else _inner(found)
     if isinstance(found, types.FunctionType) and found.__code__ is code:
         return found
     if code.co_argcount:
         first = frame.f_locals.get(code.co_varnames[0])
         for kind in (type(first), first):
-            for base in getattr(kind, "__mro__", ()):
+            for base in type.mro(kind) if isinstance(kind, type) else ():
                 member = vars(base).get(code.co_name)
                 member = getattr(member, "__func__", getattr(member, "fget", member))
                 if isinstance(member, types.FunctionType) and member.__code__ is code:
                     return member
     return None
+
+
+def _inner(found: Any) -> Any:
+    held = inspect.getattr_static(found, "__dict__", None)
+    return (
+        held.get("__wrapped__", found)
+        if isinstance(held, dict)
+        else inspect.getattr_static(found, "__wrapped__", found)
+    )
 
 
 def _arguments(code: Any, values: Dict[str, Any]) -> Tuple[Dict[str, Any], Tuple[Any, ...], Dict[str, Any]]:
@@ -242,62 +315,6 @@ def neighbours(value: Any, source: random.Random, pool: List[Any]) -> List[Any]:
     return found
 
 
-def fingerprint(value: Any, depth: int = 0, inside: Tuple[int, ...] = ()) -> str:
-    """A text that is equal for equal values and holds no addresses; bounded."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return "%s:%r" % (kind.__name__, value)
-    if depth > _DEPTH or id(value) in inside:
-        return "..."
-    inside = (*inside, id(value))
-
-    def each(values: Any) -> str:
-        return ",".join(fingerprint(one, depth + 1, inside) for one in itertools.islice(values, _ITEMS))
-
-    if isinstance(value, (list, tuple)):
-        return "%s[%d:%s]" % (kind.__name__, len(value), each(value))
-    if isinstance(value, (set, frozenset)):
-        return "%s{%s}" % (kind.__name__, ",".join(sorted(fingerprint(v, depth + 1, inside) for v in value)))
-    if isinstance(value, dict):
-        pairs = (
-            "%s=%s" % (fingerprint(key, depth + 1, inside), fingerprint(held, depth + 1, inside))
-            for key, held in itertools.islice(value.items(), _ITEMS)
-        )
-        return "%s{%s}" % (kind.__name__, ",".join(pairs))
-    if isinstance(value, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType)):
-        return "%s:%s" % (kind.__name__, getattr(value, "__qualname__", getattr(value, "__name__", "")))
-    state = _state(value)
-    if state is None:
-        return "%s:%s" % (kind.__qualname__, _without_address(value))
-    return "%s(%s)" % (kind.__qualname__, fingerprint(state, depth + 1, inside))
-
-
-def _state(value: Any) -> Optional[Dict[str, Any]]:
-    held = getattr(value, "__dict__", None)
-    if isinstance(held, dict):
-        return dict(held)
-    names = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
-    if not names:
-        return None
-    return {name: getattr(value, name) for name in names if hasattr(value, name)}
-
-
-def _without_address(value: Any) -> str:
-    """The text of a value of a C type, unless it only names an address."""
-    if type(value).__repr__ is object.__repr__:
-        return ""
-    text = repr(value)[:2000]
-    return "" if " at 0x" in text else text
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001  the project's own __repr__ may raise anything
-        text = type(value).__name__
-    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
-
-
 def _call_text(function: Any, arguments: Dict[str, Any]) -> str:
-    shown = ", ".join(_short(value) for name, value in arguments.items() if name not in ("self", "cls"))
+    shown = ", ".join(short(value) for name, value in arguments.items() if name not in ("self", "cls"))
     return "%s(%s)" % (function.__qualname__, shown if len(shown) <= 160 else shown[:157] + "...")

@@ -10,7 +10,11 @@ import resource
 import signal
 import struct
 import threading
-from typing import Any, Dict, List, Optional
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+_server: List[int] = []
+"""Process id of the server, once it has taken its stream."""
 
 
 class Wire:
@@ -51,6 +55,7 @@ class Wire:
 
 def take_stream() -> Wire:
     """The stream on stdin and stdout, moved out of the way: nothing that imports or prints may touch it."""
+    _server.append(os.getpid())
     wire = Wire(os.dup(0), os.dup(1))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -88,6 +93,9 @@ def _die_with_parent() -> None:
     # Elsewhere than on Linux the sandbox's own clean-up has to find the child.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if _server and os.getppid() != _server[-1]:
+            # It died before the request.
+            os._exit(70)
 
 
 def _limit(kind: int, value: int) -> None:
@@ -98,10 +106,59 @@ def _limit(kind: int, value: int) -> None:
 
 
 def kill_group(pid: int) -> None:
-    """Ends a child and everything in its process group."""
+    """Ends a child that has not been waited for, and everything in its process group."""
     for kill in (os.killpg, os.kill):
         try:
             kill(pid, signal.SIGKILL)
         except OSError:
             # Already gone, or the child had not yet made its own group.
             continue
+
+
+def end_child(pid: int, patience_s: float) -> int:
+    """Waits a moment for a child, ends it and its process group; returns its status."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until and hasattr(os, "waitid"):
+        # It is not reaped yet: as long as it is there, its number is nobody else's.
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            break
+        time.sleep(0.0005)
+    kill_group(pid)
+    return os.waitpid(pid, 0)[1]
+
+
+def become_subreaper() -> None:
+    """Orphans among this process's descendants become its children (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def end_orphans(children: List[int]) -> None:
+    """Ends children of this process that are none of ``children``, and were there before all of them."""
+    first = min((row[1] for row in map(_parent_and_start, children) if row is not None), default=None)
+    for pid in _children_of(os.getpid()):
+        row = _parent_and_start(pid)
+        if pid in children or row is None or (first is not None and row[1] >= first):
+            continue
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _children_of(parent: int) -> List[int]:
+    try:
+        with open("/proc/self/task/%d/children" % parent, "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except (OSError, ValueError):
+        # No such file in this kernel: the sandbox ends what is left.
+        return []
+
+
+def _parent_and_start(pid: int) -> Optional[Tuple[int, int]]:
+    """Parent and start time in clock ticks."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[1]), int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -166,6 +166,7 @@ class WhimbrelPlugin:
             for position, item in enumerate(chosen[:-1]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=chosen[position + 1])
                 if stop_first and self._bad:
+                    _tear_down(item)
                     return
 
         self._session.serve(self._session, [self._id(item) for item in items], run)
@@ -257,6 +258,18 @@ class WhimbrelPlugin:
         _head, colons, rest = item.nodeid.partition("::")
         path = self._path(item)
         return path + colons + rest if path else item.nodeid
+
+
+def _tear_down(item: Any) -> None:
+    """Ends the fixtures of wider scopes that were to be used by the tests left out."""
+    state: Any = getattr(item.session, "_setupstate", None)
+    try:
+        if hasattr(state, "teardown_all"):
+            state.teardown_all()
+        else:
+            state.teardown_exact(None)
+    except BaseException:  # noqa: BLE001  the run is bad already, whatever else goes wrong in it
+        return
 
 
 def _move_temporary_files(config: Any, path: str) -> None:

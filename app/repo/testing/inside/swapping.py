@@ -10,89 +10,56 @@ import __future__
 
 import ast
 import gc
+import inspect
 import os
 import sys
-import threading
 import types
+import warnings
 from typing import Any, Dict, List, Set, Tuple
 
-from .overlay import apply_edits, read_text, show
-
-Key = Tuple[str, int, str]
-"""File, first line and name of a code object."""
+from .overlay import SourceText, apply_edits, lay, show
+from .recording import CallRecord, key_of
 
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in set(__future__.all_feature_names))
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SHAPE = ("co_name", "co_freevars", "co_cellvars", "co_names", "co_varnames", "co_flags", "co_code")
+_LATER_SHAPE = ("co_exceptiontable",)
 _NO_CODE = "the function has no code of its own"
+_KIND = (
+    inspect.CO_VARARGS
+    | inspect.CO_VARKEYWORDS
+    | inspect.CO_GENERATOR
+    | inspect.CO_COROUTINE
+    | inspect.CO_ITERABLE_COROUTINE
+    | inspect.CO_ASYNC_GENERATOR
+)
+_SUSPENDED = (
+    (types.GeneratorType, "gi_code"),
+    (types.CoroutineType, "cr_code"),
+    (types.AsyncGeneratorType, "ag_code"),
+)
 
 
 class Refused(Exception):
     """This edit cannot be made by exchanging code."""
 
 
-def key_of(code: Any) -> Key:
-    return (code.co_filename, code.co_firstlineno, code.co_name)
-
-
-class CallRecord:
-    """Which functions of the repository ran between ``start`` and ``stop``."""
-
-    def __init__(self, root: str) -> None:
-        self._prefix = root.rstrip(os.sep) + os.sep
-        self._tool = -1
-        self.ran: Set[Key] = set()
-
-    def start(self) -> None:
-        prefix, ran = self._prefix, self.ran
-        if hasattr(sys, "monitoring"):
-            monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-            self._tool = next((n for n in (4, 3, 2, 5, 1, 0) if monitoring.get_tool(n) is None), -1)
-            if self._tool >= 0:
-                disable = monitoring.DISABLE
-
-                def on_start(code: Any, _offset: int) -> Any:
-                    if code.co_filename.startswith(prefix):
-                        ran.add(key_of(code))
-                    return disable
-
-                monitoring.use_tool_id(self._tool, "whimbrel-calls")
-                monitoring.register_callback(self._tool, monitoring.events.PY_START, on_start)
-                monitoring.set_events(self._tool, monitoring.events.PY_START)
-                return
-
-        def on_call(frame: Any, event: str, _argument: Any) -> None:
-            if event == "call":
-                code = frame.f_code
-                if code.co_filename.startswith(prefix):
-                    ran.add(key_of(code))
-
-        threading.setprofile(on_call)
-        sys.setprofile(on_call)
-
-    def stop(self) -> None:
-        if self._tool >= 0:
-            monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-            monitoring.set_events(self._tool, 0)
-            monitoring.free_tool_id(self._tool)
-            return
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-
-
 class Swap:
     """What to do in the child: give these functions that code."""
 
-    def __init__(self, functions: List[Any], code: Any, path: str, text: str) -> None:
+    def __init__(self, functions: List[Any], code: Any, path: str, text: str, content: bytes) -> None:
         self.functions = functions
         self.code = code
         self._path = path
         self._text = text
+        self._content = content
 
     def apply(self) -> None:
         for function in self.functions:
             function.__code__ = self.code
+        # Tests also reload modules, run them again under other names, and show their source.
         show(self._path, self._text)
+        lay({self._path: self._text}, {self._path: self._content})
 
 
 class _File:
@@ -100,12 +67,14 @@ class _File:
 
     def __init__(self, path: str, loaded_as: str) -> None:
         self.loaded_as = loaded_as
-        self.text = read_text(path)
+        source = SourceText(path)
+        self.encode = source.encode
+        self.text = source.text
         self.tree = ast.parse(self.text)
         whole: Any = compile(self.text, loaded_as, "exec", dont_inherit=True)
         self.flags = whole.co_flags & _FUTURES
         self.starts = _line_starts(self.text)
-        self.old: Dict[int, List[Any]] = {}
+        self.old: Dict[int, Tuple[List[Any], List[str]]] = {}
 
     def span(self, node: Any) -> Tuple[int, int]:
         """Offsets of the whole lines of a statement, decorators included."""
@@ -122,35 +91,63 @@ class Swapper:
 
     Args:
         root: the repository.
-        ran: functions that have run already.
+        record: what happened while the tests were imported.
     """
 
-    def __init__(self, root: str, ran: Set[Key]) -> None:
+    def __init__(self, root: str, record: CallRecord) -> None:
         self._root = root
-        self._ran = ran
+        self._record = record
+        self._ran = set(record.ran)
         self._live: Dict[str, List[Any]] = {}
         self._files: Dict[str, _File] = {}
-        prefix = root.rstrip(os.sep) + os.sep
+        prefixes = tuple({each.rstrip(os.sep) + os.sep for each in (root, os.path.realpath(root))})
+        # What was frozen is not listed, and there may be functions in it.
+        gc.unfreeze()
         for thing in gc.get_objects():
-            if type(thing) is types.FunctionType:
+            kind = type(thing)
+            if kind is types.FunctionType:
                 filename = thing.__code__.co_filename
-                if filename.startswith(prefix):
+                if filename.startswith(prefixes):
                     self._live.setdefault(filename, []).append(thing)
-        self._modules: Dict[str, str] = {}
+                continue
+            for suspended, name in _SUSPENDED:
+                if kind is suspended:
+                    # Created and not begun: it would go on with the code it was created with.
+                    self._ran.add(key_of(getattr(thing, name)))
+        self._loaded: Dict[str, Set[str]] = {}
         for module in list(sys.modules.values()):
             loaded_as = getattr(module, "__file__", None)
             if isinstance(loaded_as, str) and loaded_as.endswith(".py"):
-                self._modules[os.path.realpath(loaded_as)] = loaded_as
+                self._loaded.setdefault(os.path.realpath(loaded_as), set()).add(loaded_as)
+        self._executed = {
+            os.path.realpath(os.path.join(root, filename)) for filename, _line, _name in self._ran
+        }
 
     def is_imported(self, relative: str) -> bool:
-        return os.path.realpath(os.path.join(self._root, relative)) in self._modules
+        """Whether any code of the file ran; its module may be gone since."""
+        path = os.path.realpath(os.path.join(self._root, relative))
+        return path in self._loaded or path in self._executed or path in self._record.before
+
+    def require_unread(self, relative: str) -> None:
+        """Raises Refused when the file may have had an effect besides its import."""
+        path = os.path.realpath(os.path.join(self._root, relative))
+        if path in self._record.read:
+            raise Refused("the project reads this file as text while the tests are imported")
+        if path in self._record.before:
+            raise Refused("the module was imported before calls were recorded")
+        if not self._record.complete:
+            raise Refused("the project sets a profiler of its own while the tests are imported")
 
     def plan(self, relative: str, edits: List[List[Any]]) -> Swap:
         """Raises Refused, or SyntaxError when the edited text is not Python."""
+        self.require_unread(relative)
         path = os.path.join(self._root, relative)
-        loaded_as = self._modules.get(os.path.realpath(path))
-        if loaded_as is None:
-            raise Refused("the module is not imported yet")
+        names = self._loaded.get(os.path.realpath(path), set())
+        if not names:
+            raise Refused("the module is not imported yet, or not any more")
+        if len(names) > 1:
+            raise Refused("the module was imported from more than one path")
+        loaded_as = next(iter(names))
         if relative not in self._files:
             self._files[relative] = _File(path, loaded_as)
         file = self._files[relative]
@@ -159,11 +156,20 @@ class Swapper:
         inner = [[edit[0] - start, edit[1] - start, edit[2]] for edit in edits]
         if node.lineno not in file.old:
             file.old[node.lineno] = _compile(file, headers, node.name, start, file.text[start:end])
-        old = file.old[node.lineno]
-        new = _compile(file, headers, node.name, start, apply_edits(file.text[start:end], inner))
+        old, known = file.old[node.lineno]
+        try:
+            new, told = _compile(file, headers, node.name, start, apply_edits(file.text[start:end], inner))
+        except SyntaxError:
+            # It may belong together with what follows.
+            compile(apply_edits(file.text, edits), loaded_as, "exec", dont_inherit=True)
+            raise Refused("the edit is no function's alone") from None
+        if told != known:
+            # Whether that is shown, ignored or an error is up to the project's filters at import.
+            raise Refused("the compiler warns about the edit")
         self._require_same_outside(old, new)
         functions = self._functions(old[-1])
-        return Swap(functions, new[-1], loaded_as, apply_edits(file.text, edits))
+        text = apply_edits(file.text, edits)
+        return Swap(functions, new[-1], loaded_as, text, file.encode(text))
 
     def _around(self, file: _File, edits: List[List[Any]]) -> Tuple[List[str], Any]:
         """Headers of the blocks around the outermost function that holds all edits, and the function."""
@@ -202,27 +208,36 @@ class Swapper:
                 raise Refused("defaults, decorators or names change")
         if old[-1].co_name != new[-1].co_name or old[-1].co_freevars != new[-1].co_freevars:
             raise Refused("the function's name or its free variables change")
+        if _interface(old[-1]) != _interface(new[-1]):
+            raise Refused("the function's arguments, documentation or kind change")
 
     def _functions(self, old: Any) -> List[Any]:
         key = key_of(old)
         if key in self._ran:
             raise Refused("the function ran while the tests were imported")
-        found = [
-            function
-            for function in self._live.get(old.co_filename, ())
-            if key_of(function.__code__) == key and function.__code__.co_code == old.co_code
-        ]
+        found: List[Any] = []
+        for function in self._live.get(old.co_filename, ()):
+            code = function.__code__
+            if code.co_firstlineno != old.co_firstlineno or code.co_name == "<lambda>":
+                continue
+            if key_of(code) != key or code.co_code != old.co_code:
+                raise Refused("a decorator or an import hook made other code of the function")
+            found.append(function)
         if not found:
             raise Refused("no live function has this code")
         return found
 
 
-def _compile(file: _File, headers: List[str], name: str, start: int, text: str) -> List[Any]:
-    """Code objects from the module down to the function, with the line numbers of the file."""
+def _compile(
+    file: _File, headers: List[str], name: str, start: int, text: str
+) -> Tuple[List[Any], List[str]]:
+    """Code objects from the module down to the function, with the line numbers of the file; warnings."""
     line = file.starts.index(start)
     lines = [" " * depth + header for depth, header in enumerate(headers)]
     source = "\n" * (line - len(lines)) + "".join(each + "\n" for each in lines) + text
-    code: Any = compile(source, file.loaded_as, "exec", flags=file.flags, dont_inherit=True)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        code: Any = compile(source, file.loaded_as, "exec", flags=file.flags, dont_inherit=True)
     names = [header[len("class ") : -1] for header in headers if header.startswith("class ")]
     chain = [code]
     for wanted in [*names, name]:
@@ -235,7 +250,7 @@ def _compile(file: _File, headers: List[str], name: str, start: int, text: str) 
         if len(nested) != 1:
             raise Refused(_NO_CODE)
         chain.append(nested[0])
-    return chain
+    return chain, sorted(str(each.message) for each in told)
 
 
 def _shape(code: Any, leave_out: Any = None) -> Tuple[Any, ...]:
@@ -249,7 +264,18 @@ def _shape(code: Any, leave_out: Any = None) -> Tuple[Any, ...]:
         else:
             # 1, True and 1.0 are equal and not the same.
             constants.append((type(each).__name__, repr(each)))
-    return (*(getattr(code, name) for name in _SHAPE), constants)
+    later = (getattr(code, name, b"") for name in _LATER_SHAPE)
+    return (*(getattr(code, name) for name in _SHAPE), *later, constants)
+
+
+def _interface(code: Any) -> Tuple[Any, ...]:
+    """What decorators and frameworks learn about a function without calling it."""
+    counts = (code.co_argcount, getattr(code, "co_posonlyargcount", 0), code.co_kwonlyargcount)
+    named = counts[0] + counts[2]
+    kind = code.co_flags & _KIND
+    named += bool(kind & inspect.CO_VARARGS) + bool(kind & inspect.CO_VARKEYWORDS)
+    first = code.co_consts[0] if code.co_consts else None
+    return (*counts, code.co_varnames[:named], kind, first if isinstance(first, str) else None)
 
 
 def _line_starts(text: str) -> List[int]:

@@ -14,7 +14,8 @@ then for each ``{"id": n, "path": p, "edits": [[start, end, text], ...], "memory
 
 Answers come in the order in which candidates end. Stages run in order; a later one only when
 every test of those before passed. A message without edits runs the tests as they are. ``marks``
-says what a test did that a forked process shares with others: see watching.py.
+says what a test did that a forked process shares with others: see watching.py (index -1: outside of
+tests). ``{"cancel": n}`` ends a candidate; no answer follows.
 
 A message without edits may also ask ``"probe": {"versions": [{"path", "edits"}, ...], "sources":
 [paths], "most": n, "seed": n}``: the answer then has ``"probed": [[index of the test, call,
@@ -36,10 +37,13 @@ import time
 import traceback
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from . import overlay, probing, processes, watching
+from . import inherited, overlay, probing, processes, watching
+from .recording import CallRecord
 from .session import Session
-from .swapping import CallRecord, Refused, Swapper
+from .swapping import Refused, Swapper
 
+_LEAVE_S = 0.3
+"""For a child that has said its last word, or closed its side, to be gone."""
 _WALL_FACTOR = 3.0
 _WALL_EXTRA_S = 5.0
 _POLL_S = 0.05
@@ -72,7 +76,18 @@ class PipeStream:
             self.send([self.index.get(values["id"], -1), values["outcome"], self._watch.take()])
         elif event == "test_start":
             self.current = self.index.get(values["id"], -1)
-            self._watch.take()
+            # What fixtures of a whole module do belongs to no test alone.
+            self._outside()
+
+    def _outside(self) -> None:
+        kinds = self._watch.take()
+        if kinds:
+            self.send([-1, "", kinds])
+
+    def finish(self) -> None:
+        """The last word."""
+        self._outside()
+        self.send("end")
 
     def send(self, message: Any) -> None:
         data = memoryview(self._encode(message).encode("ascii") + b"\n")
@@ -120,9 +135,10 @@ class _Child:
             self.deadline = time.monotonic() + _WALL_FACTOR * cpu + _WALL_EXTRA_S
         elif self.stages:
             index, outcome, marks = message
-            self.stages[-1].append([index, outcome])
+            if outcome:
+                self.stages[-1].append([index, outcome])
             if marks:
-                self.marks[index] = marks
+                self.marks[index] = sorted({*self.marks.get(index, ()), *marks})
 
 
 class Server:
@@ -144,6 +160,8 @@ class Server:
         self._children: Dict[int, _Child] = {}
         self._waiting: Deque[Dict[str, Any]] = collections.deque()
         self._count = 0
+        self._opened_before = inherited.descriptors()
+        self._files: List[inherited.OpenFile] = []
         self.served = False
 
     def record_calls(self) -> None:
@@ -153,21 +171,24 @@ class Server:
     def serve(self, session: Session, ids: List[str], run: RunTests) -> None:
         """Answers until the stream ends."""
         self.served = True
+        # Before the record ends: finalisers are code of the project too.
+        gc.collect()
         self._calls.stop()
         self._session = session
         self._ids = ids
         self._run = run
-        self._swapper = Swapper(os.path.realpath(self._root), self._calls.ran)
-        gc.collect()
+        self._swapper = Swapper(self._root, self._calls)
         gc.freeze()
-        threads = processes.thread_count()
-        self._wire.send({"hello": True, "threads": threads, "ids": ids, "errors": session.broken})
+        self._files, shared = inherited.look(self._opened_before)
+        hello = {"hello": True, "threads": processes.thread_count(), "ids": ids, "errors": session.broken}
+        self._wire.send({**hello, "shared": shared})
+        processes.become_subreaper()
         open_stream = True
         while open_stream or self._children or self._waiting:
             while self._waiting and len(self._children) < self._workers:
                 self._start(self._waiting.popleft())
             watched: List[int] = list(self._children)
-            if open_stream and len(self._waiting) < self._workers:
+            if open_stream:
                 watched.append(self._wire.source)
             ready, _, _ = select.select(watched, [], [], self._patience())
             for descriptor in ready:
@@ -176,8 +197,11 @@ class Server:
                     if message is None:
                         self._end_all()
                         return
-                    self._waiting.append(message)
-                elif not self._children[descriptor].read():
+                    if "cancel" in message:
+                        self._cancel(message["cancel"])
+                    else:
+                        self._waiting.append(message)
+                elif descriptor in self._children and not self._children[descriptor].read():
                     self._finish(descriptor, "")
             self._end_late()
 
@@ -193,11 +217,12 @@ class Server:
         if message["edits"]:
             try:
                 mode, action = self._action(message["path"], message["edits"])
-            except Refused as refusal:
-                self._wire.send({"id": message["id"], "refused": str(refusal)})
+            except SyntaxError:
+                self._wire.send({"id": message["id"], "refused": "SyntaxError"})
                 return
-            except (SyntaxError, ValueError, RecursionError, OSError) as error:
-                self._wire.send({"id": message["id"], "refused": type(error).__name__})
+            except Exception as error:  # noqa: BLE001  an edit the compiler chokes on must not end the server
+                reason = str(error) if isinstance(error, Refused) else type(error).__name__
+                self._wire.send({"id": message["id"], "refused": reason})
                 return
         versions: List[Any] = []
         made: List[bool] = []
@@ -220,13 +245,14 @@ class Server:
     def _version(self, version: Dict[str, Any]) -> Any:
         try:
             return self._swapper.plan(version["path"], version["edits"])
-        except (Refused, SyntaxError, ValueError, RecursionError, OSError):
+        except Exception:  # noqa: BLE001  whatever it is
             # Not by exchanging code: this version is not compared, and the answer says so.
             return None
 
     def _action(self, path: str, edits: List[List[Any]]) -> Tuple[str, Callable[[], None]]:
         if self._swapper.is_imported(path):
             return "swap", self._swapper.plan(path, edits).apply
+        self._swapper.require_unread(path)
         return "import", lambda: overlay.install(self._root, {path: edits})
 
     def _child(
@@ -245,15 +271,19 @@ class Server:
                 os.close(other)
             os.mkdir(scratch)
             cpu = sum(float(stage["cpu_s"]) for stage in message["stages"])
-            processes.begin_child(os.path.join(scratch, "log"), cpu + 2, int(message["memory_bytes"]))
+            # Nobody reads what it prints, and there may be very much of it.
+            processes.begin_child(os.devnull, cpu + 2, int(message["memory_bytes"]))
             _own_temporary_files(self._session, scratch)
-            watch = watching.Watch(self._root, self._scratch)
+            for file in self._files:
+                file.open_anew()
+            action()
+            edited = frozenset([os.path.realpath(os.path.join(self._root, message["path"]))])
+            watch = watching.Watch(self._root, scratch, edited if message["edits"] else frozenset())
             watch.start()
             stream = PipeStream(pipe, watch)
             stream.index = {test_id: index for index, test_id in enumerate(self._ids)}
             self._session.adopt(stream)
-            action()
-            probe = self._probe(message, versions, stream) if "probe" in message else None
+            probe = self._probe(message, versions, stream, watch) if "probe" in message else None
             for stage in message["stages"]:
                 stream.send("stage")
                 signal.setitimer(signal.ITIMER_PROF, float(stage["cpu_s"]))
@@ -263,14 +293,14 @@ class Server:
             signal.setitimer(signal.ITIMER_PROF, 0)
             if probe is not None:
                 probe.stop()
-            stream.send("end")
+            stream.finish()
             code = 0
         except BaseException:  # noqa: BLE001  whatever it was must reach the log, not the server's loop
             traceback.print_exc()
         finally:
             os._exit(code)
 
-    def _probe(self, message: Dict[str, Any], versions: List[Any], stream: PipeStream) -> Any:
+    def _probe(self, message: Dict[str, Any], versions: List[Any], stream: PipeStream, watch: Any) -> Any:
         wanted = message["probe"]
         sources = frozenset(os.path.realpath(os.path.join(self._root, path)) for path in wanted["sources"])
         known: Dict[str, bool] = {}
@@ -285,15 +315,15 @@ class Server:
 
         every = [probing.Version([], None)]
         every.extend(probing.Version(swap.functions, swap.code) for swap in versions)
-        probe = probing.Probe(every, is_project, send, int(wanted["most"]), int(wanted["seed"]))
+        probe = probing.Probe(every, is_project, send, int(wanted["most"]), int(wanted["seed"]), watch)
         probe.start()
         return probe
 
     def _finish(self, descriptor: int, stopped: str) -> None:
         child = self._children.pop(descriptor)
         os.close(descriptor)
-        status = _wait_or_kill(child.pid, 0.0 if stopped else 2.0)
-        processes.kill_group(child.pid)
+        status = processes.end_child(child.pid, 0.0 if stopped else _LEAVE_S)
+        self._end_orphans()
         shutil.rmtree(child.scratch, ignore_errors=True)
         code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         if not child.ended and code in (128 + signal.SIGPROF, 128 + signal.SIGXCPU):
@@ -317,26 +347,30 @@ class Server:
         now = time.monotonic()
         for descriptor, child in list(self._children.items()):
             if now > child.deadline:
-                processes.kill_group(child.pid)
                 self._finish(descriptor, "wall")
 
+    def _cancel(self, number: int) -> None:
+        for message in list(self._waiting):
+            if message["id"] == number:
+                self._waiting.remove(message)
+        for descriptor, child in list(self._children.items()):
+            if child.id == number:
+                self._end(descriptor)
+
     def _end_all(self) -> None:
-        for descriptor, child in self._children.items():
-            processes.kill_group(child.pid)
-            os.waitpid(child.pid, 0)
-            os.close(descriptor)
+        for descriptor in list(self._children):
+            self._end(descriptor)
 
+    def _end(self, descriptor: int) -> None:
+        child = self._children.pop(descriptor)
+        os.close(descriptor)
+        processes.end_child(child.pid, 0.0)
+        self._end_orphans()
+        shutil.rmtree(child.scratch, ignore_errors=True)
 
-def _wait_or_kill(pid: int, patience_s: float) -> int:
-    """The child's status; it is ended when it stays after its last word."""
-    until = time.monotonic() + patience_s
-    while time.monotonic() < until:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return status
-        time.sleep(0.0005)
-    processes.kill_group(pid)
-    return os.waitpid(pid, 0)[1]
+    def _end_orphans(self) -> None:
+        """Programs that left a test's session and were still there when it ended."""
+        processes.end_orphans([child.pid for child in self._children.values()])
 
 
 def _own_temporary_files(session: Session, scratch: str) -> None:

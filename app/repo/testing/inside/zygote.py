@@ -9,7 +9,8 @@ JSON. The first message is ours::
 then each request ``{"request": {...see launch.run_request}, "limits": {"wall_s",
 "cpu_s", "memory_bytes"}, "overlay": {path: [[start, end, text], ...]}}`` (see
 overlay.py) is answered by ``{"report": text, "stack": text, "log":
-text, "exit_code": n, "timed_out": bool, "duration_s": s}``. End of input ends the server.
+text, "exit_code": n, "timed_out": bool, "duration_s": s, "kinds": [what it did outside of its process
+when it had an overlay, see watching.py]}``. End of input ends the server.
 
 The project's own modules are never imported here, only in the children.
 """
@@ -53,7 +54,8 @@ def _outside(entry: str, root: str) -> bool:
 class Parts:
     """Our own modules, which only exist once the package is loaded."""
 
-    def __init__(self, launch: Any, codes: Any, overlay: Any, processes: Any) -> None:
+    def __init__(self, launch: Any, codes: Any, overlay: Any, processes: Any, watching: Any) -> None:
+        self.watching = watching
         self.launch = launch
         self.codes = codes
         self.overlay = overlay
@@ -72,6 +74,7 @@ def child(message: Dict[str, Any], wire: Any, log_path: str, parts: Parts) -> No
         request = message["request"]
         if message.get("overlay"):
             parts.overlay.install(request["root"], message["overlay"])
+            _watch(request, message["overlay"], parts.watching)
         code = parts.launch.run_request(request)
         parts.codes.tell(request["report"] + ".loaded", request["root"])
     except BaseException:  # noqa: BLE001  whatever it was must reach the log, not the server's loop
@@ -82,6 +85,21 @@ def child(message: Dict[str, Any], wire: Any, log_path: str, parts: Parts) -> No
             sys.stderr.flush()
         finally:
             os._exit(code)
+
+
+def _watch(request: Dict[str, Any], overlay: Dict[str, Any], watching: Any) -> None:
+    """Writes the kinds of things that the run does outside of its process to a file."""
+    path = request["report"] + ".kinds"
+    opened, write, close = os.open, os.write, os.close
+
+    def first_seen(kind: str) -> None:
+        descriptor = opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        write(descriptor, kind.encode("ascii") + b"\n")
+        close(descriptor)
+
+    edited = frozenset(os.path.realpath(os.path.join(request["root"], each)) for each in overlay)
+    own = os.path.dirname(request["report"])
+    watching.Watch(request["root"], own, edited, first_seen).start()
 
 
 def await_child(pid: int, wall_s: float, processes: Any) -> Dict[str, Any]:
@@ -137,8 +155,9 @@ def serve(wire: Any, parts: Parts) -> None:
         answer["report"] = _read(report)
         answer["stack"] = _read(report + ".stack")
         answer["log"] = _read(log_path, LOG_TAIL)
+        answer["kinds"] = _read(report + ".kinds").split()
         loaded = parts.codes.told(report + ".loaded")
-        for path in (report, report + ".stack", report + ".loaded", log_path):
+        for path in (report, report + ".stack", report + ".loaded", report + ".kinds", log_path):
             if os.path.exists(path):
                 os.remove(path)
         shutil.rmtree(request["scratch"], ignore_errors=True)
@@ -165,6 +184,7 @@ def main() -> None:
         importlib.import_module("%s.%s" % (package.__name__, name))
     codes: Any = importlib.import_module(package.__name__ + ".codes")
     overlay: Any = importlib.import_module(package.__name__ + ".overlay")
+    watching: Any = importlib.import_module(package.__name__ + ".watching")
     places = stream.Places(config["root"])
     failed = preload([config["framework"], *config["preload"]], places)
     project = origin.repository_modules(places)
@@ -173,7 +193,7 @@ def main() -> None:
     wire.send(
         {"hello": True, "threads": processes.thread_count(), "failed": failed, "project_modules": project}
     )
-    serve(wire, Parts(launch, codes, overlay, processes))
+    serve(wire, Parts(launch, codes, overlay, processes, watching))
 
 
 if __name__ == "__main__":
