@@ -250,6 +250,26 @@ def test_an_exception_points_at_its_line_and_at_what_fed_it():
     assert rank_of(found, 3) <= 3
 
 
+def test_the_header_of_a_handler_that_caught_is_a_place_of_its_own():
+    source = """
+        def number(text):
+            try:
+                return int(text)
+            except (TypeError, ValueError):
+                return 0
+    """
+    tests = """
+        def test_not_a_number():
+            assert number("x") is None
+
+        def test_number():
+            assert number("3") == 3
+    """
+    found = located(source, tests)
+    assert place(found, 5).line == 5
+    assert found.lines["shop.py"][5] > 0.3
+
+
 def test_what_changed_last_comes_first_among_equals():
     source = """
         def left(text):

@@ -46,12 +46,12 @@ class FunctionPlace:
 
 @dataclass(frozen=True)
 class Statement:
-    """One simple statement, or the header of a compound one."""
+    """One simple statement, or the header of a compound one or of an exception handler."""
 
     index: int
     first: int
     last: int
-    node: ast.stmt
+    node: ast.stmt | ast.ExceptHandler
     function: str
     control: int | None
     """Index of the header whose branch holds this statement, within the same function."""
@@ -94,7 +94,13 @@ class Outline:
             inner = (
                 index if isinstance(node, (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Match)) else control
             )
+            handlers = {id(each.body): each for each in getattr(node, "handlers", ())}
             for block in _blocks(node):
+                holder = handlers.get(id(block))
+                if holder is not None:
+                    at = len(self.statements)
+                    end = max(holder.lineno, block[0].lineno - 1)
+                    self.statements.append(Statement(at, holder.lineno, end, holder, function, control))
                 self._visit(block, prefix, function, inner, owner)
 
     def _definition(
@@ -184,7 +190,7 @@ def aliases_of(tree: ast.AST) -> dict[str, str]:
     return found
 
 
-def own_parts(node: ast.stmt) -> Iterator[ast.AST]:
+def own_parts(node: ast.stmt | ast.ExceptHandler) -> Iterator[ast.AST]:
     """The nodes of a statement without the blocks it holds (bodies of functions and lambdas included)."""
     inner = {id(each) for block in _blocks(node) for each in block}
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -196,7 +202,7 @@ def own_parts(node: ast.stmt) -> Iterator[ast.AST]:
         waiting += [child for child in ast.iter_child_nodes(each) if id(child) not in inner]
 
 
-def flow_of(node: ast.stmt) -> Flow:
+def flow_of(node: ast.stmt | ast.ExceptHandler) -> Flow:
     """Definitions, uses and calls of one statement (of a compound one: of its header)."""
     defines: set[str] = set()
     uses: set[str] = set()
@@ -270,7 +276,7 @@ def _root(node: ast.AST) -> set[str]:
     return found
 
 
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _blocks(node: ast.stmt | ast.ExceptHandler) -> Iterator[list[ast.stmt]]:
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return
     for name in ("body", "orelse", "finalbody"):

@@ -151,7 +151,7 @@ def _outcomes(ran: list[Statement]) -> list[Statement]:
     return found or ran
 
 
-def _leaves(node: ast.stmt) -> bool:
+def _leaves(node: ast.stmt | ast.ExceptHandler) -> bool:
     if isinstance(node, ast.Return):
         return node.value is not None
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
