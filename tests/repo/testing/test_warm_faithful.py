@@ -54,6 +54,13 @@ CASES = {
         "import functools\n@functools.lru_cache(None)\ndef f():\n    return 1\nALIAS = {'f': functools.partial(f)}\n",
         "return 1", "return 2", "assert cached.ALIAS['f']() == 2", "swap",
     ),
+    "through_module": (
+        "import math as numbers\ndef f(): return numbers.floor(1.5)\n",
+        "1.5",
+        "2.5",
+        "assert through_module.f() == 2",
+        "swap",
+    ),
     "chosen": (
         "if not __file__:\n    def f(): return 0\nelse:\n    def f(): return 1\n",
         "return 1", "return 2", "assert chosen.f() == 2", "swap",

@@ -74,6 +74,9 @@ class _File:
         whole: Any = compile(self.text, loaded_as, "exec", dont_inherit=True)
         self.flags = whole.co_flags & _FUTURES
         self.starts = _line_starts(self.text)
+        # From 3.11 on calls through imported names are compiled in another way.
+        names = _imported(self.tree.body)
+        self.imports = "\nimport %s\n" % ", ".join("_ as %s" % each for each in names) if names else ""
         self.old: Dict[int, Tuple[List[Any], List[str]]] = {}
 
     def span(self, node: Any) -> Tuple[int, int]:
@@ -216,11 +219,12 @@ class Swapper:
         if key in self._ran:
             raise Refused("the function ran while the tests were imported")
         found: List[Any] = []
+        shape = _shape(old)
         for function in self._live.get(old.co_filename, ()):
             code = function.__code__
             if code.co_firstlineno != old.co_firstlineno or code.co_name == "<lambda>":
                 continue
-            if key_of(code) != key or code.co_code != old.co_code:
+            if key_of(code) != key or _shape(code) != shape:
                 raise Refused("a decorator or an import hook made other code of the function")
             found.append(function)
         if not found:
@@ -234,7 +238,7 @@ def _compile(
     """Code objects from the module down to the function, with the line numbers of the file; warnings."""
     line = file.starts.index(start)
     lines = [" " * depth + header for depth, header in enumerate(headers)]
-    source = "\n" * (line - len(lines)) + "".join(each + "\n" for each in lines) + text
+    source = "\n" * (line - len(lines)) + "".join(each + "\n" for each in lines) + text + file.imports
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         code: Any = compile(source, file.loaded_as, "exec", flags=file.flags, dont_inherit=True)
@@ -251,6 +255,22 @@ def _compile(
             raise Refused(_NO_CODE)
         chain.append(nested[0])
     return chain, sorted(str(each.message) for each in told)
+
+
+def _imported(body: List[Any]) -> List[str]:
+    """Names that imports of the module itself bind, wherever they stand."""
+    found: Set[str] = set()
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.update(
+                (each.asname or each.name).partition(".")[0] for each in node.names if each.name != "*"
+            )
+        elif not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+                inner = getattr(node, field, None)
+                if isinstance(inner, list):
+                    found.update(_imported(inner))
+    return sorted(found)
 
 
 def _shape(code: Any, leave_out: Any = None) -> Tuple[Any, ...]:
