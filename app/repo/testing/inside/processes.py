@@ -17,6 +17,13 @@ _server: List[int] = []
 """Process id of the server, once it has taken its stream."""
 
 
+try:
+    # Loaded once: a forked child has no time for it.
+    libc: Any = ctypes.CDLL(None)
+except OSError:
+    libc = None
+
+
 class Wire:
     """Length-prefixed JSON (4 bytes, big endian) on two descriptors."""
 
@@ -92,7 +99,7 @@ def begin_child(log_path: str, cpu_s: float, memory_bytes: int) -> None:
 def _die_with_parent() -> None:
     # Elsewhere than on Linux the sandbox's own clean-up has to find the child.
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
         if _server and os.getppid() != _server[-1]:
             # It died before the request.
             os._exit(70)

@@ -180,7 +180,7 @@ class WhimbrelPlugin:
         phases = self._current or _Phases()
         self._current = None
         values: Dict[str, Any] = {"exception": "", "message": phases.text, "frames": []}
-        if phases.error is not None:
+        if phases.error is not None and self._session.serve is None:
             values = describe(phases.error, self._session.places)
         location = item.location
         self._session.test_ended(
@@ -213,6 +213,9 @@ class WhimbrelPlugin:
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
         self._session.leave_if_forked(None if call.excinfo is None else call.excinfo.value)
+        if self._session.serve is not None:
+            # Nobody reads why a candidate failed, and writing a traceback costs more than most tests.
+            item.repr_failure = item._repr_failure_py = _no_text
         outcome = yield
         report = outcome.get_result()
         phases = self._current
@@ -272,12 +275,19 @@ def _tear_down(item: Any) -> None:
         return
 
 
+def _no_text(*_: Any, **__: Any) -> str:
+    return ""
+
+
 def _move_temporary_files(config: Any, path: str) -> None:
     """pytest's ``tmp_path`` below another directory; versions without these fields make one of their own."""
     factory: Any = getattr(config, "_tmp_path_factory", None)
     if hasattr(factory, "_given_basetemp"):
         factory._given_basetemp = pathlib.Path(path)
         factory._basetemp = None
+    cache: Any = getattr(config, "cache", None)
+    if hasattr(cache, "_cachedir"):
+        cache._cachedir = pathlib.Path(path + "-cache")
     older: Any = getattr(config, "_tmpdirhandler", None)
     if hasattr(older, "_basetemp"):
         older._basetemp = None

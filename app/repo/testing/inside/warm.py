@@ -322,12 +322,18 @@ class Server:
     def _finish(self, descriptor: int, stopped: str) -> None:
         child = self._children.pop(descriptor)
         os.close(descriptor)
+        if child.ended:
+            # All is said: the other side prepares the next candidate while this one's memory is given back.
+            self._answer(child, stopped, 0)
         status = processes.end_child(child.pid, 0.0 if stopped else _LEAVE_S)
         self._end_orphans()
         shutil.rmtree(child.scratch, ignore_errors=True)
-        code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        if not child.ended and code in (128 + signal.SIGPROF, 128 + signal.SIGXCPU):
-            stopped = "cpu"
+        if not child.ended:
+            code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            limits = (128 + signal.SIGPROF, 128 + signal.SIGXCPU)
+            self._answer(child, "cpu" if code in limits else stopped, code)
+
+    def _answer(self, child: _Child, stopped: str, code: int) -> None:
         self._wire.send(
             {
                 "id": child.id,

@@ -152,7 +152,7 @@ class Watch:
                 return
         if "/../" in text or text.startswith(self._root):
             self._note("changes")
-        elif not text.startswith(self._own):
+        elif not (text + "/").startswith(self._own):
             self._note("writes")
 
     def _reach(self) -> None:
