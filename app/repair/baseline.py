@@ -92,9 +92,9 @@ async def take_baseline(context: ToolContext) -> Baseline:
             hint="see whimbrel doctor and the project's own set-up instructions",
         )
     bad = run.report.failing()
-    outcomes = (
-        await context.tests.flaky([case.id for case in bad[:_MOST_RERUN]], times=_FLAKY_RERUNS) if bad else {}
-    )
+    # A test that hung would only use up its whole limit once more.
+    again = [case.id for case in bad if case.outcome is not Outcome.TIMEOUT][:_MOST_RERUN]
+    outcomes = await context.tests.flaky(again, times=_FLAKY_RERUNS) if again else {}
     flaky = tuple(test for test, seen in outcomes.items() if Outcome.PASSED.value in seen)
     baseline = Baseline(
         tree=await context.workspace.snapshot(),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..repo.testing.report import Outcome
 from ..tools.base import ToolContext
 from .baseline import Baseline
 from .candidates import Candidate, generate
@@ -48,7 +49,8 @@ async def prepare(
 ) -> Ground:
     """Learns the project's expressions, and the types of values at the suspicious lines."""
     knowledge = await asyncio.to_thread(gather, context.workspace, localisation)
-    failing = [case.id for case in baseline.failing][:_OBSERVED_TESTS]
+    ended = [case.id for case in baseline.failing if case.outcome is not Outcome.TIMEOUT]
+    failing = ended[:_OBSERVED_TESTS]
     values = None
     if failing and not baseline.broken:
         limit = max(1.0, min(_OBSERVE_S, 0.2 * clock.left()))

@@ -33,7 +33,7 @@ _FORK_START_S = 1.5
 _SLOWER = 4.0
 """A candidate may take this many times what the tests took before."""
 _GRACE_S = 0.5
-_HUNG_TEST_S = 5.0
+_HUNG_TEST_S = 0.5
 """What a test that ended by its limit is taken to need once it is repaired."""
 _GOOD = ("passed", "xfailed", "xpassed")
 _EXACTLY = "passed"
@@ -146,9 +146,12 @@ class Validator:
         return Behaviour.of(compared, probe, self._baseline.passing)
 
     async def close(self) -> None:
+        """Ends the helpers; files of the repository that tests have changed are as before again."""
         await self._warm.close()
         if self._zygote is not None:
             await self._zygote.close()
+        # Always: what was cancelled has not told what it changed.
+        await self._runner.workspace.restore(self._baseline.tree)
 
     # ------------------------------------------------------------ opening
 
@@ -343,7 +346,7 @@ class Validator:
             if case is None:
                 total += self._baseline.duration_s  # a whole file that could not be collected
             elif case.outcome is Outcome.TIMEOUT:
-                total += _HUNG_TEST_S
+                total += _HUNG_TEST_S + self._slowest.get(case.path, 0.0)
             elif case.outcome is Outcome.PASSED:
                 total += case.duration_s
             else:

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from ..blocks import SIMPLE, is_docstring, is_elif, lines_of, movable, names_in, own_nodes, reindented, wrap
-from ..clauses import Clause, conditions
+from ..clauses import conditions
 from ..edits import replace
 from ..family import Family, Harm, Proposal
 from ..scope import ModuleView
+from ..scope_clauses import Clause
 from ..source import Edit
 
 _MOST = 10

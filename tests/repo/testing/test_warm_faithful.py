@@ -182,6 +182,7 @@ async def test_a_program_that_left_the_session_of_its_test_is_ended_with_it(proj
     async with serving(made) as server:
         answer = await server.run("", [], [Stage((daemon,), 5.0)])
         assert answer is not None and set(answer.marks[daemon]) >= {"starts", "changes"}
+        await server.run("", [], [Stage(("test_a.py::test_rows",), 5.0)])
         text = (made.workspace.root / "pid.txt").read_text()
         assert not text or not Path(f"/proc/{int(text)}").exists()
 
