@@ -32,8 +32,8 @@ _FORK_START_S = 1.5
 """Importing the project and starting the framework in a forked child, on a busy machine."""
 _SLOWER = 4.0
 """A candidate may take this many times what the tests took before."""
-_GRACE_S = 0.5
-_HUNG_TEST_S = 0.5
+_GRACE_S = 0.3
+_HUNG_TEST_S = 0.1
 """What a test that ended by its limit is taken to need once it is repaired."""
 _GOOD = ("passed", "xfailed", "xpassed")
 _EXACTLY = "passed"

@@ -84,13 +84,19 @@ async def test_trials_say_what_fresh_runs_would_say_though_tests_disturb_each_ot
             for _ in range(2):
                 trial = await validator.trial(RIGHT, SOURCE, [validator.stage([left])])
                 assert (trial.good, trial.mode) == (True, SWAP)
-            for _ in range(2):
-                trial = await validator.trial(RIGHT, SOURCE, [validator.stage([left, read])])
-                assert (trial.good, trial.mode) == (True, FORK)
+            trial = await validator.trial(RIGHT, SOURCE, [validator.stage([left, read])])
+            assert (trial.good, trial.mode) == (True, FORK)
             assert context.workspace.read("shop.py") == SHOP.encode()
             assert not (context.workspace.root / "left").exists()
+            endless = change("total = count", "while True: pass\n    total = count")
+            running = asyncio.create_task(validator.trial(endless, SOURCE, [validator.stage([left])]))
+            # The other side is a process: nothing here could set an event.
+            while not (context.workspace.root / "left").exists() and not running.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            running.cancel()
         finally:
             await validator.close()
+        assert not (context.workspace.root / "left").exists()
 
 
 async def test_when_the_warm_process_is_killed_the_trials_go_on_in_a_slower_way(tmp_path: Path):

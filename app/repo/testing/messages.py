@@ -29,8 +29,6 @@ class Messages:
         async with self._sending:
             try:
                 await self._channel.send(struct.pack(">I", len(body)) + body)
-            except SandboxDied:
-                raise
             except (OSError, ToolError):
                 # The read that follows says that it ended.
                 return

@@ -192,7 +192,7 @@ async def test_it_says_what_a_test_shares_with_other_processes(project):
     async with serving(made) as server:
         answer = await server.run("mod.py", [], [stage])
     assert answer is not None
-    assert answer.marks == {"test_a.py::test_starts": ("starts",), "test_a.py::test_writes": ("writes",)}
+    assert answer.marks == {"test_a.py::test_starts": ("starts",), "test_a.py::test_writes": ("changes",)}
 
 
 async def test_unittest_suites_are_served_too(project):
