@@ -50,6 +50,10 @@ class Behaviour:
             return False
         return all(call.results[one][0] == call.results[other][0] for call in self.calls)
 
+    def differ(self, first: Candidate, second: Candidate) -> bool:
+        """Whether some compared call tells them apart."""
+        return self.known(first) and self.known(second) and not self.same(first, second)
+
     def difference(self, first: Candidate, second: Candidate) -> str:
         """A call on which two patches differ, e.g. "`f(3)`: 4 here, 5 there"; empty when none is known."""
         one, other = self._column(first), self._column(second)

@@ -5,8 +5,9 @@ decides, lowered for patches that build a constant of the failing test into the 
 for those that change what passing tests see. Patches that behave alike on every compared call
 (``behaviour.py``) count as one, and the one that changes fewest characters stands for them.
 Where scores differ by less than 2 %, the patch that changes clearly fewer characters is
-preferred. The result is ``ambiguous`` when a patch of the same kind of harm that behaves
-otherwise (or is not known to behave alike) scores too close to the best.
+preferred. The result is ``ambiguous`` when a patch of the same kind of harm scores so close to
+the best that only chance would choose, or when one that does no more harm is seen to behave
+otherwise scores within 2 % of it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from .source import ModuleSource
 _TOO_CLOSE = 0.98
 """Share of the best score at which another patch, of like size, cannot be told apart."""
 _LIKE_SIZE = 0.65
+_SURELY_DIFFERENT = 0.98
+"""Share of the best score at which a patch that is seen to behave otherwise makes the choice a guess."""
 _FROM_THE_TEST = 0.4
 _COLLATERAL = 0.3
 """Part of the score that goes when every call of passing tests comes out otherwise."""
@@ -74,7 +77,11 @@ def choose(
     ranked.insert(0, smallest)
     others = [each for each in ranked[1:] if not effects.same(smallest, each)]
     close = [each for each in others if each in rivals]
-    ambiguous = any(_size(smallest) >= _LIKE_SIZE * _size(each) for each in close)
+    ambiguous = any(_size(smallest) >= _LIKE_SIZE * _size(each) for each in close) or any(
+        judged(each) >= _SURELY_DIFFERENT * judged(smallest)
+        for each in others
+        if each.harm <= smallest.harm and effects.differ(smallest, each)
+    )
     strongest = max((judged(each) for each in others if each.harm <= smallest.harm), default=0.0)
     return Choice(tuple(ranked), ambiguous, _share(judged(smallest), strongest))
 

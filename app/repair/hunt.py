@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..repo.testing.report import Outcome
 from ..tools.base import ToolContext
@@ -25,12 +25,12 @@ from .synthesis.search import Budget, synthesise
 from .validate import Validator
 from .values import RuntimeValues, observe, places_of
 
-_FIRST_SHARE = 0.3
-"""Of the candidates: these are tried before anything is built."""
+_BEFORE_BUILDING = 1500
+"""Single edits that are tried before anything is built."""
 _SYNTHESIS_SHARE = 0.2
 """Of the time that is left when it begins."""
-_PAIRS_SHARE = 0.5
-"""Of the candidate limit: as many pairs at most."""
+_LATER_SHARE = 0.25
+"""Of the candidate limit, kept for what is built and for pairs."""
 _OBSERVED_TESTS = 6
 _OBSERVE_S = 20.0
 
@@ -75,27 +75,27 @@ async def hunt(
     clock: Clock,
 ) -> None:
     """Searches until something plausible is found or a limit ends it; what it found is in the state."""
-    first = max(1, int(_FIRST_SHARE * min(len(candidates), limits.max_candidates)))
-    await search.run(candidates[:first], limits, clock)
+    later = int(_LATER_SHARE * limits.max_candidates)
+    singles = replace(limits, max_candidates=limits.max_candidates - later)
+    first = min(_BEFORE_BUILDING, singles.max_candidates)
+    await search.run(candidates[:first], singles, clock)
     if state.plausible:
         # The neighbours of what was found may lie beyond.
-        await search.run(itertools.islice(candidates, first, None), limits, clock)
+        await search.run(itertools.islice(candidates, first, None), singles, clock)
     if _done(state):
         return
     await _build(context, ground, search, validator, state, limits, clock)
     if _done(state):
         return
-    await search.run(itertools.islice(candidates, first, None), limits, clock)
+    await search.run(itertools.islice(candidates, first, None), singles, clock)
     if _done(state):
         return
-    most = int(_PAIRS_SHARE * limits.max_candidates)
-    sources = ground.localisation.sources
-    more = Limits(state.tried + most, limits.max_seconds, limits.neighbours, limits.neighbour_scores)
-    await search.run(pairs(candidates, state.partial, sources, most), more, clock)
+    most = max(0, limits.max_candidates - state.tried)
+    await search.run(pairs(candidates, state.partial, ground.localisation.sources, most), limits, clock)
 
 
 def _done(state: SearchState) -> bool:
-    # The candidate limit bounds single edits; what comes after them has limits of its own.
+    # The limit of single edits ends only those.
     return bool(state.plausible) or state.limit == TIME
 
 
@@ -120,5 +120,4 @@ async def _build(
 
     budget = Budget(seconds=max(1.0, _SYNTHESIS_SHARE * (clock.search_until - time.monotonic())))
     found = [each async for each in synthesise(context, ground.localisation, baseline, evaluate, budget)]
-    more = Limits(state.tried + len(found), limits.max_seconds, limits.neighbours, limits.neighbour_scores)
-    await search.run(sorted(found, key=lambda each: -each.score), more, clock)
+    await search.run(sorted(found, key=lambda each: -each.score), limits, clock)

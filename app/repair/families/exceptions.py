@@ -25,11 +25,12 @@ _NEAR = {
     "Exception": ("ValueError", "RuntimeError"),
     "StopIteration": ("IndexError", "ValueError"),
 }
+_ORDINARY = 0.79
 
 
 class Exceptions(Family):
     name = "exception"
-    prior = 0.75
+    prior = 0.95
     fault = "raised or caught the wrong exception"
     boosts = dict.fromkeys(_NEAR, 1.5)
 
@@ -44,7 +45,8 @@ class Exceptions(Family):
             made = ast.unparse(node.value.func).rpartition(".")[2]
             start, _ = view.source.span(node)
             if made in view.exception_names:
-                yield Proposal((Edit(start, start, "raise "),), "raises the exception it only made")
+                edits = (Edit(start, start, "raise "),)
+                yield Proposal(edits, "raises the exception it only made", _ORDINARY)
 
     def _types(self, named: ast.expr, view: ModuleView, verb: str) -> Iterator[Proposal]:
         if not isinstance(named, (ast.Name, ast.Attribute)):
@@ -59,15 +61,21 @@ class Exceptions(Family):
             likely.setdefault(name, 0.4)
         for name, weight in likely.items():
             if name != old and (hasattr(builtins, name) or name in view.module_names):
-                yield Proposal(replace(view, named, name), f"{verb} {name} instead of {old}", weight)
+                text = f"{verb} {name} instead of {old}"
+                yield Proposal(replace(view, named, name), text, _ORDINARY * weight)
 
     def _wider(self, node: ast.ExceptHandler, view: ModuleView) -> Iterator[Proposal]:
         if node.type is None:
             return
         old = view.source.segment(node.type)
         inner = old[1:-1].rstrip(", ") if isinstance(node.type, ast.Tuple) and old.startswith("(") else old
+        parent = view.source.parents.get(node)
+        inside = range(parent.body[0].lineno, node.lineno) if isinstance(parent, ast.Try) else range(0)
+        # What arose under this very handler asks for it more than for a guard before it.
+        missed = any(path == view.source.path and line in inside for path, line in view.evidence.raised_at)
         extra = dict.fromkeys(_NEAR.get(old, ())[:2], 0.7) | dict.fromkeys(view.evidence.raised, 1.0)
         for name, weight in extra.items():
             if name not in old and (hasattr(builtins, name) or name in view.module_names):
-                text = f"({inner}, {name})"
-                yield Proposal(replace(view, node.type, text), f"also catches {name}", weight, Harm.LOOSENS)
+                edits = replace(view, node.type, f"({inner}, {name})")
+                share = 1.0 if missed and name in view.evidence.raised else _ORDINARY
+                yield Proposal(edits, f"also catches {name}", share * weight, Harm.LOOSENS)

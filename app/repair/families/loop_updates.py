@@ -33,7 +33,7 @@ class _Locals:
 
 class LoopUpdates(Family):
     name = "loop-update"
-    prior = 0.72
+    prior = 0.55
     fault = "forgot to update what it keeps"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

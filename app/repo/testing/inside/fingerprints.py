@@ -14,6 +14,7 @@ _LONGEST = 5000
 """Values with more items than this are not copied."""
 _VISITS = 4000
 """Values looked at for one fingerprint; what comes after does not count."""
+_WHOLE = 1e15
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
@@ -27,6 +28,9 @@ def fingerprint(
 ) -> str:
     """A text that is equal for equal values and holds no addresses; bounded."""
     kind = type(value)
+    if kind is float and value == value and abs(value) < _WHOLE and value == int(value):
+        # Equal numbers are equal results, as they are to an assertion.
+        return "int:%d" % value
     if kind in _PLAIN:
         return "%s:%r" % (kind.__name__, value)
     budget = budget or _Budget()
