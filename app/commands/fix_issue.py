@@ -3,59 +3,31 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-
-def _duration(_: click.Context, __: click.Parameter, value: str) -> float:
-    from ..fix.options import parse_duration
-
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _given(_: click.Context, __: click.Parameter, value: Any) -> Any:
-    """Refuses empty values: `--commit "$UNSET"` must not quietly mean something else."""
-    for text in value if isinstance(value, tuple) else (value,):
-        if isinstance(text, str) and not text.strip():
-            raise click.BadParameter("it is empty; leave the option out or give it a value")
-    return value
-
-
-def _given_path(ctx: click.Context, param: click.Parameter, value: Any) -> Path | None:
-    return None if value is None else Path(_given(ctx, param, value))
+from .shared import (
+    check_sandbox,
+    issue_option,
+    not_empty,
+    path_given,
+    python_option,
+    repository_options,
+    sandbox_options,
+    tests_option,
+)
 
 
 @click.command("fix-issue", short_help="Issue and repository in; verified patch and evidence out.")
+@repository_options
+@click.option("--branch", callback=not_empty, metavar="NAME", help="Start from the head of this branch.")
+@issue_option
 @click.option(
-    "--repo", metavar="PATH", callback=_given_path, default=".", help="The repository (default: here)."
+    "--log", metavar="PATH", callback=path_given, help="A failing CI log to read tests and traces from."
 )
-@click.option(
-    "--commit",
-    "commit",
-    callback=_given,
-    metavar="REV",
-    help="Start from this commit instead of the working tree.",
-)
-@click.option("--branch", callback=_given, metavar="NAME", help="Start from the head of this branch.")
-@click.option(
-    "--issue", metavar="TEXT|FILE|-|URL", help="The issue: text, a file, standard input, a GitHub issue."
-)
-@click.option(
-    "--log", metavar="PATH", callback=_given_path, help="A failing CI log to read tests and traces from."
-)
-@click.option(
-    "--tests",
-    multiple=True,
-    callback=_given,
-    metavar="ID|COMMAND",
-    help="Id, file or folder of tests (repeatable), or one shell command.",
-)
-@click.option("--python", callback=_given, metavar="PATH", help="Interpreter that runs the project's tests.")
+@tests_option
+@python_option
 @click.option(
     "--trust",
     is_flag=True,
@@ -63,7 +35,7 @@ def _given_path(ctx: click.Context, param: click.Parameter, value: Any) -> Path 
 )
 @click.option(
     "--model",
-    callback=_given,
+    callback=not_empty,
     default="embedded",
     show_default=True,
     help="embedded (needs no network), openai:NAME, openai:NAME@URL or vllm:NAME@URL.",
@@ -75,24 +47,7 @@ def _given_path(ctx: click.Context, param: click.Parameter, value: Any) -> Path 
     show_default=True,
     help="How hard a remote model thinks; changes nothing for embedded.",
 )
-@click.option(
-    "--sandbox",
-    type=click.Choice(["auto", "docker", "bwrap", "host", "outer"]),
-    default="auto",
-    show_default=True,
-    help="Where tests and commands run; host and outer do not isolate.",
-)
-@click.option("--image", callback=_given, help="Container image for the docker sandbox.")
-@click.option("--network", is_flag=True, help="Let the sandbox reach the network.")
-@click.option("--no-build", is_flag=True, help="Never build images or environments.")
-@click.option(
-    "--max-time",
-    metavar="DURATION",
-    default="30m",
-    show_default=True,
-    callback=_duration,
-    help="Ends the run, for example 90s, 15m, 2h.",
-)
+@sandbox_options
 @click.option(
     "--max-steps",
     type=click.IntRange(1, 10_000),
@@ -107,7 +62,7 @@ def _given_path(ctx: click.Context, param: click.Parameter, value: Any) -> Path 
     show_default=True,
     help="The same input and seed give the same patch.",
 )
-@click.option("--output", metavar="PATH", callback=_given_path, help="Folder for result.json and patch.diff.")
+@click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
 @click.pass_context
@@ -123,8 +78,7 @@ def command(ctx: click.Context, **given: Any) -> None:
     """
     if given["commit"] and given["branch"]:
         raise click.UsageError("give --commit or --branch, not both")
-    if given["image"] and given["sandbox"] not in ("auto", "docker"):
-        raise click.UsageError(f"--image belongs to the docker sandbox, not to --sandbox {given['sandbox']}")
+    check_sandbox(given)
     from ..fix.doors import make_door
     from ..fix.main import run_fix_issue
     from ..fix.options import FixOptions

@@ -4,65 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-
-def _duration(_: click.Context, __: click.Parameter, value: str) -> float:
-    from ..fix.options import parse_duration
-
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _given(_: click.Context, __: click.Parameter, value: Any) -> Any:
-    """Refuses empty values: `--commit "$UNSET"` must not quietly mean something else."""
-    for text in value if isinstance(value, tuple) else (value,):
-        if isinstance(text, str) and not text.strip():
-            raise click.BadParameter("it is empty; leave the option out or give it a value")
-    return value
+from .shared import (
+    check_sandbox,
+    issue_option,
+    python_option,
+    repository_options,
+    sandbox_options,
+    tests_option,
+)
 
 
 @click.command("locate", short_help="Rank files, functions and lines that may hold the fault.")
-@click.option("--repo", metavar="PATH", callback=_given, default=".", help="The repository (default: here).")
-@click.option("--commit", callback=_given, metavar="REV", help="Look at this commit or branch instead.")
-@click.option(
-    "--issue", metavar="TEXT|FILE|-|URL", help="The issue: text, a file, standard input, a GitHub issue."
-)
-@click.option(
-    "--tests",
-    multiple=True,
-    callback=_given,
-    metavar="ID|COMMAND",
-    help="Id, file or folder of tests (repeatable), or one shell command.",
-)
+@repository_options
+@issue_option
+@tests_option
 @click.option(
     "--top", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many of each to give."
 )
-@click.option("--python", callback=_given, metavar="PATH", help="Interpreter that runs the project's tests.")
+@python_option
 @click.option("--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile).")
-@click.option(
-    "--sandbox",
-    type=click.Choice(["auto", "docker", "bwrap", "host", "outer"]),
-    default="auto",
-    show_default=True,
-    help="Where the tests run; host and outer do not isolate.",
-)
-@click.option("--image", callback=_given, help="Container image for the docker sandbox.")
-@click.option("--network", is_flag=True, help="Let the sandbox reach the network.")
-@click.option("--no-build", is_flag=True, help="Never build images or environments.")
-@click.option(
-    "--max-time",
-    metavar="DURATION",
-    default="30m",
-    show_default=True,
-    callback=_duration,
-    help="Ends the run, for example 90s, 15m, 2h.",
-)
+@sandbox_options
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on standard output, nothing else there."
 )
@@ -77,15 +42,14 @@ def command(ctx: click.Context, **given: Any) -> None:
     9 sandbox unavailable; 10 configuration; 11 tests cannot run here; 130 cancelled;
     143 terminated.
     """
-    if given["image"] and given["sandbox"] not in ("auto", "docker"):
-        raise click.UsageError(f"--image belongs to the docker sandbox, not to --sandbox {given['sandbox']}")
+    check_sandbox(given)
     from ...sandbox.base.errors import WhimbrelError
     from ..fix.doors import write_line
     from ..fix.locating import SCHEMA_VERSION, run_locate
     from ..fix.options import FixOptions
 
     options = FixOptions(
-        repository=Path(given["repo"]),
+        repository=given["repo"],
         revision=given["commit"],
         issue=given["issue"],
         tests=given["tests"],
