@@ -6,13 +6,19 @@ Each command lives in ``app/commands`` and is imported when it is invoked, so th
 
 from __future__ import annotations
 
-import errno
-import importlib
-import os
 import sys
-from typing import Any, NoReturn
 
-import click
+try:
+    import errno
+    import importlib
+    import os
+    from typing import Any, NoReturn
+
+    import click
+except KeyboardInterrupt:
+    # Loading takes a moment, and whoever thinks better of it then wants no traceback either.
+    sys.stderr.write("whimbrel: cancelled\n")
+    sys.exit(130)
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 

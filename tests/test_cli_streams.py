@@ -43,3 +43,13 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
 def test_a_mistyped_command_is_guessed(tmp_path: Path):
     done = _run('"$@" fix-isue', tmp_path)
     assert done.returncode == 2 and "Did you mean 'fix-issue'?" in done.stderr
+
+
+def test_ctrl_c_while_the_command_is_still_loading_is_one_line_and_no_traceback(tmp_path: Path):
+    interrupting = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(60)\n"
+    (tmp_path / "click.py").write_text(interrupting)
+    done = subprocess.run(
+        [sys.executable, "-m", "whimbrel.app.cli", "--help"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "whimbrel: cancelled\n")
