@@ -56,6 +56,12 @@ from .shared import (
     help="Questions to the model.",
 )
 @click.option(
+    "--max-candidates",
+    type=click.IntRange(min=1),
+    help="Edits a search tries at most; then only --max-time bounds its time, and the patch is the same"
+    " on any machine.",
+)
+@click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
@@ -98,6 +104,7 @@ def command(ctx: click.Context, **given: Any) -> None:
         network=given["network"],
         max_time_s=given["max_time"],
         max_steps=given["max_steps"],
+        max_candidates=given["max_candidates"],
         seed=given["seed"],
         output=given["output"],
         apply=given["apply_patch"],

@@ -28,6 +28,8 @@ class FixOptions:
     network: bool = False
     max_time_s: float = 1800.0
     max_steps: int = 100
+    max_candidates: int | None = None
+    """Edits the search may try at most; None: its own limits, of number and of time."""
     seed: int = 0
     output: Path | None = None
     apply: bool = False

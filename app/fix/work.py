@@ -124,6 +124,7 @@ async def do_the_work(
             seed=options.seed,
             issue_text=issue.text,
             target_tests=(*reproduction.targets, *reproduction.target_files),
+            max_candidates=options.max_candidates,
         )
         # From here on the model acts: what it does to files that no patch holds is undone for the proof.
         await stage.workspace.mark_unrecorded()

@@ -89,6 +89,8 @@ class ToolContext:
     issue_text: str = ""
     target_tests: tuple[str, ...] = ()
     """Test ids the run should turn green, when known from the start."""
+    max_candidates: int | None = None
+    """Edits a search may try at most, when the person said so: then no clock of its own ends it."""
     scratch: dict[str, Any] = field(default_factory=dict[str, Any])
     """Per-run memory of tools (files read with their hashes, baseline report...), keyed by tool name."""
 

@@ -18,11 +18,15 @@ and alternatives pass every test and cannot be told apart; nothing is applied. `
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from ..repair.limits import Limits
 
 
 class RepairArguments(ToolArguments):
@@ -32,6 +36,22 @@ class RepairArguments(ToolArguments):
     max_candidates: int = Field(default=4000, ge=1, description="Edits to try at most.")
     max_seconds: float = Field(default=240.0, gt=0, description="Seconds to search at most.")
 
+    def limits(self, wanted: int | None) -> Limits:
+        """The bounds of the search; ``wanted`` is the person's own number of edits.
+
+        With it only the end of the whole run ends a search by the clock, so that its result
+        does not depend on how fast the machine is.
+        """
+        from ..repair.limits import Limits
+
+        if wanted is None:
+            return Limits(max_candidates=self.max_candidates, max_seconds=self.max_seconds)
+        given = self.model_fields_set
+        return Limits(
+            max_candidates=min(wanted, self.max_candidates) if "max_candidates" in given else wanted,
+            max_seconds=self.max_seconds if "max_seconds" in given else math.inf,
+        )
+
 
 class RepairTool:
     name: ClassVar[str] = "repair"
@@ -40,11 +60,9 @@ class RepairTool:
 
     async def run(self, context: ToolContext, arguments: RepairArguments) -> ToolResult:
         """Searches; see ``app/repair``."""
-        from ..repair.limits import Limits
         from ..repair.repairer import repair
 
-        limits = Limits(max_candidates=arguments.max_candidates, max_seconds=arguments.max_seconds)
-        data = await repair(context, arguments.tests, limits)
+        data = await repair(context, arguments.tests, arguments.limits(context.max_candidates))
         return ToolResult(_text(data), data)
 
 
