@@ -20,6 +20,8 @@ ROWS: list[tuple[str, str, str]] = [
     ("arithmetic", "return -a", "return a"),
     ("division", "return a / b", "return a // b"),
     ("division", "return (a + 1) // b", "return -(-(a + 1) // b)"),
+    ("division", "return a * b // 9", "return (a * b + 4) // 9"),
+    ("division", "return a // b", "return (a + b // 2) // b"),
     ("bitwise", "return a & b", "return a | b"),
     ("bitwise", "return a << b", "return a >> b"),
     ("comparison", "return a < b", "return a <= b"),

@@ -1,4 +1,4 @@
-"""True and integer division: ``a / b`` becomes ``a // b`` and back; rounding up."""
+"""True and integer division: ``a / b`` becomes ``a // b`` and back; rounding up or to the nearest."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from ..edits import enclosed, replace, replace_operator
 from ..family import Family, Proposal
 from ..scope import ModuleView
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 
 class Division(Family):
@@ -31,3 +33,19 @@ class Division(Family):
         if old == "//":
             text = f"-(-{enclosed(view, node.left)} // {enclosed(view, node.right)})"
             yield Proposal(replace(view, node, text), "rounds the quotient up instead of down", 0.4)
+            text = (
+                f"({_summand(node.left, view)} + {_half(node.right, view)}) // {enclosed(view, node.right)}"
+            )
+            yield Proposal(replace(view, node, text), "rounds the quotient to the nearest", 0.4)
+
+
+def _summand(node: ast.expr, view: ModuleView) -> str:
+    text = view.source.segment(node)
+    binds = isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC)
+    return text if binds and "\n" not in text else enclosed(view, node)
+
+
+def _half(divisor: ast.expr, view: ModuleView) -> str:
+    if isinstance(divisor, ast.Constant) and type(divisor.value) is int:
+        return str(divisor.value // 2)
+    return f"{enclosed(view, divisor)} // 2"

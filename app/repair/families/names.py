@@ -35,10 +35,7 @@ class Names(Family):
         if isinstance(parent, ast.Call) and parent.func is node:
             return  # callees have a family of their own
         if isinstance(parent, ast.Attribute) and node.id in ("self", "cls"):
-            for name in view.names_at(node):
-                if name not in ("self", "cls") and parent.attr in view.attributes_of(ast.Name(name)):
-                    text = f"replaces {node.id}.{parent.attr} by {name}.{parent.attr}"
-                    yield Proposal(replace(view, node, name), text, 0.6)
+            yield from self._of_another(node, parent, view)
             return
         if isinstance(parent, FUNCTIONS) or getattr(parent, "annotation", None) is node:
             return
@@ -60,6 +57,19 @@ class Names(Family):
         yield from self._members(node, view)
         yield from self._parts(node, view)
         yield from self._items(node, view)
+
+    def _of_another(self, node: ast.Name, parent: ast.Attribute, view: ModuleView) -> Iterator[Proposal]:
+        """The same attribute of another object: one that has it, or one that is used like this one."""
+        own = set(view.attributes_of(node))
+        for name in view.names_at(node):
+            if name in ("self", "cls"):
+                continue
+            theirs = view.attributes_of(ast.Name(name))
+            weight = 0.6 if parent.attr in theirs else 0.45 if own.intersection(theirs) else 0.0
+            weight *= view.fit(node.id, name, node)
+            if weight:
+                text = f"replaces {node.id}.{parent.attr} by {name}.{parent.attr}"
+                yield Proposal(replace(view, node, name), text, weight)
 
     def _exchanged(self, node: ast.stmt, view: ModuleView) -> Iterator[Proposal]:
         """Two variables exchanged throughout a statement."""
