@@ -95,7 +95,7 @@ async def ours(base: Path, count: int) -> tuple[dict[str, float], list[tuple[str
                         near = baseline.tests_through(candidate.path, lines)
                         stages = [validator.stage(baseline.targets)]
                         stages += [validator.stage(near)] if near else []
-                        return (await validator.trial(candidate, sources[candidate.path], stages)).good
+                        return (await validator.trial(candidate, sources, stages)).good
 
                 started = time.monotonic()
                 await asyncio.gather(*(one(each) for each in chosen))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from .evidence import Evidence
 from .families import all_families
@@ -24,10 +24,22 @@ _HARM_COST: Mapping[Harm, float] = {Harm.PRECISE: 1.0, Harm.LOOSENS: 0.95, Harm.
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One edit of one file.
+class Part:
+    """What a candidate does to one file: ``line`` to ``end_line`` of the original are touched."""
 
-    ``score`` orders the search; ``line`` is the first changed line of the original.
+    path: str
+    line: int
+    end_line: int
+    edits: tuple[Edit, ...]
+    fault: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An edit of one file, or of several.
+
+    ``score`` orders the search; ``line`` is the first changed line of the original. ``path``, ``line``,
+    ``end_line``, ``edits`` and ``fault`` are those of the first file, by name.
     """
 
     path: str
@@ -39,10 +51,36 @@ class Candidate:
     description: str
     harm: Harm
     score: float
+    others: tuple[Part, ...] = ()
+    """What is done to further files."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All files with their edits, the first one first."""
+        return (Part(self.path, self.line, self.end_line, self.edits, self.fault), *self.others)
+
+    @property
+    def by_path(self) -> dict[str, list[tuple[int, int, str]]]:
+        """Path -> ``(start, end, text)`` of each edit, as the processes that try candidates want them."""
+        return {part.path: [(each.start, each.end, each.text) for each in part.edits] for part in self.parts}
+
+    def with_parts(self, parts: Iterable[Part]) -> Candidate:
+        """The same candidate with other edits; at least one part."""
+        first, *others = sorted(parts, key=lambda part: part.path)
+        return replace(
+            self,
+            path=first.path,
+            line=first.line,
+            end_line=first.end_line,
+            edits=first.edits,
+            fault=first.fault,
+            others=tuple(others),
+        )
 
     def text(self, source: ModuleSource) -> str:
-        """The whole file's text with the edit."""
-        return apply_edits(source.text, self.edits)
+        """The whole text of one of the files with its edits; ``source`` is that file."""
+        (part,) = (part for part in self.parts if part.path == source.path)
+        return apply_edits(source.text, part.edits)
 
 
 def generate(

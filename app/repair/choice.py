@@ -56,7 +56,7 @@ def choose(
     effects = behaviour or Behaviour()
     scores = {
         id(candidate): candidate.score
-        * (_FROM_THE_TEST if _new_literals(candidate, sources[candidate.path]) & set(test_literals) else 1.0)
+        * (_FROM_THE_TEST if _new_literals(candidate, sources) & set(test_literals) else 1.0)
         * (1.0 - _COLLATERAL * effects.collateral(candidate))
         for candidate in plausible
     }
@@ -97,10 +97,11 @@ def literals_of(text: str) -> frozenset[str]:
 
 def _size(candidate: Candidate) -> int:
     """Characters taken out and put in."""
-    return sum(edit.end - edit.start + len(edit.text) for edit in candidate.edits)
+    return sum(edit.end - edit.start + len(edit.text) for part in candidate.parts for edit in part.edits)
 
 
-def _new_literals(candidate: Candidate, source: ModuleSource) -> frozenset[str]:
-    old = "".join(source.text[edit.start : edit.end] for edit in candidate.edits)
-    new = "".join(edit.text for edit in candidate.edits)
+def _new_literals(candidate: Candidate, sources: Mapping[str, ModuleSource]) -> frozenset[str]:
+    edits = [(sources[part.path].text, edit) for part in candidate.parts for edit in part.edits]
+    old = "".join(text[edit.start : edit.end] for text, edit in edits)
+    new = "".join(edit.text for _, edit in edits)
     return literals_of(new) - literals_of(old)

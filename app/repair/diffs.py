@@ -1,8 +1,18 @@
-"""Unified diffs that ``git apply`` accepts, from two texts of one file."""
+"""Unified diffs that ``git apply`` accepts, from two texts of a file."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
+
+from .candidates import Candidate
+from .source import ModuleSource
+
+
+def patch_of(candidate: Candidate, sources: Mapping[str, ModuleSource]) -> str:
+    """One patch with the diffs of all files that a candidate edits."""
+    edited = [sources[part.path] for part in candidate.parts]
+    return "".join(unified_diff(source.path, source.text, candidate.text(source)) for source in edited)
 
 
 def unified_diff(path: str, before: str, after: str, context_lines: int = 3) -> str:

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..repo.testing.report import CollectionError, TestCase
 from .baseline import Baseline
-from .candidates import Candidate
+from .candidates import Candidate, Part
 from .localise import owner_of
-from .source import ModuleSource
+from .source import ModuleSource, apply_edits
 
 _MOST_CODE = 120
 _MOST_MESSAGE = 160
 
 
-def explain(candidate: Candidate, source: ModuleSource, baseline: Baseline) -> str:
-    """E.g. "`Cart.total` in shop/cart.py compared with the wrong operator: line 9 was ..."."""
-    return f"{_what(candidate, source)} {_why(baseline)}"
+def explain(candidate: Candidate, sources: Mapping[str, ModuleSource], baseline: Baseline) -> str:
+    """E.g. "`Cart.total` in shop/cart.py compared with the wrong operator: line 9 was ...".
+
+    A sentence for each file that is edited.
+    """
+    return " ".join((*(_what(part, sources[part.path]) for part in candidate.parts), _why(baseline)))
 
 
-def _what(candidate: Candidate, source: ModuleSource) -> str:
-    owner = owner_of(source, candidate.line)
-    subject = (
-        f"`{owner}` in {candidate.path}" if owner != "<module>" else f"The top level of {candidate.path}"
-    )
-    old, new = changed_lines(source.text, candidate.text(source))
-    place = f"line {candidate.line}"
+def _what(part: Part, source: ModuleSource) -> str:
+    owner = owner_of(source, part.line)
+    subject = f"`{owner}` in {part.path}" if owner != "<module>" else f"The top level of {part.path}"
+    old, new = changed_lines(source.text, apply_edits(source.text, part.edits))
+    place = f"line {part.line}"
     if old and new:
         change = f"{place} was `{_code(old)}` and is now `{_code(new)}`"
     elif new:
         change = f"before {place}, `{_code(new)}` was added"
     else:
         change = f"{place}, `{_code(old)}`, was removed"
-    return f"{subject} {candidate.fault}: {change}."
+    return f"{subject} {part.fault}: {change}."
 
 
 def _why(baseline: Baseline) -> str:

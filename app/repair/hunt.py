@@ -113,10 +113,9 @@ async def _build(
     sources = ground.localisation.sources
 
     async def evaluate(path: str, edits: tuple[Edit, ...], tests: Sequence[str]) -> bool:
-        source = sources[path]
-        line = source.line_of(edits[0].start)
+        line = sources[path].line_of(edits[0].start)
         experiment = Candidate(path, line, line, edits, "synthesis", "", "", Harm.PRECISE, 0.0)
-        return (await validator.trial(experiment, source, [validator.stage(tests)])).good
+        return (await validator.trial(experiment, sources, [validator.stage(tests)])).good
 
     budget = Budget(seconds=max(1.0, _SYNTHESIS_SHARE * (clock.search_until - time.monotonic())))
     found = [each async for each in synthesise(context, ground.localisation, baseline, evaluate, budget)]

@@ -9,12 +9,20 @@ from .candidates import Candidate
 
 
 async def minimise(candidate: Candidate, passes: Callable[[Candidate], Awaitable[bool]]) -> Candidate:
-    """Drops one edit after the other while the rest still passes; single edits are minimal already."""
+    """Drops what is not needed of whole files, then one edit after the other, while the rest still passes.
+
+    Single edits are minimal already.
+    """
     smallest = candidate
-    for edit in candidate.edits:
-        if len(smallest.edits) == 1:
-            break
-        fewer = replace(smallest, edits=tuple(each for each in smallest.edits if each != edit))
-        if await passes(fewer):
+    for part in candidate.parts:
+        others = [each for each in smallest.parts if each.path != part.path]
+        if others and await passes(fewer := smallest.with_parts(others)):
             smallest = fewer
+    for part in smallest.parts:
+        left = part.edits
+        for edit in part.edits:
+            edits = tuple(each for each in left if each != edit)
+            rest = [each for each in smallest.parts if each.path != part.path]
+            if edits and await passes(fewer := smallest.with_parts([*rest, replace(part, edits=edits)])):
+                smallest, left = fewer, edits
     return smallest

@@ -13,7 +13,7 @@ import types
 import warnings
 from collections.abc import Mapping
 
-from .candidates import Candidate
+from .candidates import Candidate, Part
 from .source import FUNCTIONS, Edit, ModuleSource, apply_edits
 
 
@@ -26,32 +26,43 @@ class Novelty:
 
     def __init__(self, sources: Mapping[str, ModuleSource]) -> None:
         self._sources = sources
-        self._seen: set[bytes] = set()
+        self._seen: set[tuple[bytes, ...]] = set()
+        self._originals: set[bytes] = set()
         self._known: set[tuple[str, int]] = set()
 
     def is_new(self, candidate: Candidate) -> bool:
-        """False also for what is not Python, and for what compiles to the original."""
-        source = self._sources[candidate.path]
-        start, end, head = _region(source, candidate)
-        if (candidate.path, start) not in self._known:
-            self._known.add((candidate.path, start))
-            original = _key(candidate.path, start, head + source.text[start:end])
-            if original is not None:
-                self._seen.add(original)
-        local = tuple(Edit(each.start - start, each.end - start, each.text) for each in candidate.edits)
-        key = _key(candidate.path, start, head + apply_edits(source.text[start:end], local))
-        if key is None and (start, end) != (0, len(source.text)):
-            # Lines shared with other statements are no whole piece.
-            key = _key(candidate.path, -1, candidate.text(source))
-        if key is None or key in self._seen:
+        """False also for what is not Python, and for what compiles to the original in any of its files."""
+        keys: list[bytes] = []
+        for part in candidate.parts:
+            key = self._key_of(part)
+            if key is None or key in self._originals:
+                return False
+            keys.append(key)
+        if tuple(keys) in self._seen:
             return False
-        self._seen.add(key)
+        self._seen.add(tuple(keys))
         return True
 
+    def _key_of(self, part: Part) -> bytes | None:
+        """The same for edits that compile to the same; None when it is not Python."""
+        source = self._sources[part.path]
+        start, end, head = _region(source, part)
+        if (part.path, start) not in self._known:
+            self._known.add((part.path, start))
+            original = _key(part.path, start, head + source.text[start:end])
+            if original is not None:
+                self._originals.add(original)
+        local = tuple(Edit(each.start - start, each.end - start, each.text) for each in part.edits)
+        key = _key(part.path, start, head + apply_edits(source.text[start:end], local))
+        if key is None and (start, end) != (0, len(source.text)):
+            # Lines shared with other statements are no whole piece.
+            key = _key(part.path, -1, apply_edits(source.text, part.edits))
+        return key
 
-def _region(source: ModuleSource, candidate: Candidate) -> tuple[int, int, str]:
+
+def _region(source: ModuleSource, part: Part) -> tuple[int, int, str]:
     """Offsets of the smallest piece that can be compiled alone, and the headers it needs before it."""
-    first, last = candidate.edits[0].start, candidate.edits[-1].end
+    first, last = part.edits[0].start, part.edits[-1].end
     head = ""
     body: list[ast.stmt] = source.tree.body
     while True:

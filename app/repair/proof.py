@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..repo.testing.report import Outcome
@@ -32,7 +33,11 @@ class Proof:
 
 
 async def prove(
-    context: ToolContext, source: ModuleSource, candidate: Candidate, baseline: Baseline, clock: Clock
+    context: ToolContext,
+    sources: Mapping[str, ModuleSource],
+    candidate: Candidate,
+    baseline: Baseline,
+    clock: Clock,
 ) -> Proof:
     """Runs the targets and the whole suite with the candidate; the workspace is as before afterwards.
 
@@ -42,7 +47,7 @@ async def prove(
     if clock.left() < _LEAST_TIME_S:
         return Proof(Verdict(still_bad=baseline.targets, incomplete=True), ())
     try:
-        with applied(context.workspace, source, candidate):
+        with applied(context.workspace, sources, candidate):
             return await _prove(context, baseline, clock)
     finally:
         # Files that the tests rewrote are not part of the patch.

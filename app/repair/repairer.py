@@ -16,7 +16,7 @@ from .baseline import Baseline, take_baseline
 from .behaviour import Behaviour
 from .candidates import Candidate
 from .choice import Choice, choose, literals_of
-from .diffs import unified_diff
+from .diffs import patch_of
 from .explain import explain
 from .hunt import hunt, prepare, single_edits
 from .limits import Clock, Limits
@@ -49,14 +49,13 @@ class _Run:
     def patch(
         self, candidate: Candidate, proof: Proof | None, other_than: Candidate | None = None
     ) -> dict[str, Any]:
-        source = self.sources[candidate.path]
         difference = self.behaviour.difference(candidate, other_than) if other_than is not None else ""
         return {
-            "diff": unified_diff(candidate.path, source.text, candidate.text(source)),
+            "diff": patch_of(candidate, self.sources),
             "path": candidate.path,
             "line": candidate.line,
             "family": candidate.family,
-            "explanation": explain(candidate, source, self.baseline),
+            "explanation": explain(candidate, self.sources, self.baseline),
             "verified": proof is not None and proof.good,
             "ledger_rows": list(proof.rows) if proof else [],
             "difference": difference,
@@ -191,8 +190,9 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
     proven: list[tuple[Candidate, Proof]] = []
     wanted = 2 if choice.ambiguous else 1
     for candidate in choice.ranked[:_MOST_PROOFS]:
-        context.progress(Progress("verify", f"proving {candidate.path}:{candidate.line} in fresh processes"))
-        proof = await prove(context, run.sources[candidate.path], candidate, run.baseline, clock)
+        places = " and ".join(f"{part.path}:{part.line}" for part in candidate.parts)
+        context.progress(Progress("verify", f"proving {places} in fresh processes"))
+        proof = await prove(context, run.sources, candidate, run.baseline, clock)
         if proof.good:
             proven.append((candidate, proof))
         if len(proven) >= wanted:
@@ -211,7 +211,7 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
     if choice.ambiguous and len(proven) > 1:
         rivals = [run.patch(each, its, candidate) for each, its in proven[1:]]
         return run.result("ambiguous", [run.patch(candidate, proof)], [*rivals, *others], choice.confidence)
-    keep(context.workspace, run.sources[candidate.path], candidate)
+    keep(context.workspace, run.sources, candidate)
     return run.result("fixed", [run.patch(candidate, proof)], others, choice.confidence)
 
 

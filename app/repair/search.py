@@ -20,6 +20,9 @@ _REPORT_EVERY_S = 0.5
 _AHEAD = 2
 """Trials started beyond those that can run, so that no worker waits for the next."""
 
+_Place = tuple[str, int, int]
+"""Path, first and last line of what is edited in it."""
+
 
 @dataclass
 class SearchState:
@@ -63,7 +66,7 @@ class Search:
         self._novelty = Novelty(sources)
         self._reported = 0.0
         self._after_first = 0
-        self._passing_stages: dict[tuple[str, int, int], list[Stage]] = {}
+        self._passing_stages: dict[tuple[_Place, ...], list[Stage]] = {}
 
     async def run(self, candidates: Iterable[Candidate], limits: Limits, clock: Clock) -> None:
         """Goes through the candidates; what it found is in the state. May be called again with more."""
@@ -122,11 +125,11 @@ class Search:
 
     def _new(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         for candidate in candidates:
-            if self._novelty.is_new(candidate) and encodable(self._sources[candidate.path], candidate):
+            if self._novelty.is_new(candidate) and encodable(self._sources, candidate):
                 yield candidate
 
     async def _trial(self, candidate: Candidate) -> Trial:
-        return await self._validator.trial(candidate, self._sources[candidate.path], self._stages(candidate))
+        return await self._validator.trial(candidate, self._sources, self._stages(candidate))
 
     def _stages(self, candidate: Candidate) -> list[Stage]:
         """The first target, the other targets, the tests through the edited lines, everything else."""
@@ -134,16 +137,17 @@ class Search:
         stages = [make(targets[:1])]
         if targets[1:]:
             stages.append(make(targets[1:], stop_first=False))
-        place = (candidate.path, candidate.line, candidate.end_line)
-        if place not in self._passing_stages:
-            self._passing_stages[place] = self._passing_through(*place)
-        return stages + self._passing_stages[place]
+        places = tuple((part.path, part.line, part.end_line) for part in candidate.parts)
+        if places not in self._passing_stages:
+            self._passing_stages[places] = self._passing_through(places)
+        return stages + self._passing_stages[places]
 
-    def _passing_through(self, path: str, first: int, last: int) -> list[Stage]:
+    def _passing_through(self, places: tuple[_Place, ...]) -> list[Stage]:
         steady = self._validator.steady
-        through = self.baseline.tests_through(path, range(first, last + 1))
-        near = [test for test in through if test in steady]
-        known = set(near)
+        known: set[str] = set()
+        for path, first, last in places:
+            known |= steady.intersection(self.baseline.tests_through(path, range(first, last + 1)))
+        near = [case.id for case in self.baseline.report.cases if case.id in known]
         rest = [case.id for case in self.baseline.report.cases if case.id in steady and case.id not in known]
         return [self._validator.stage(tests) for tests in (near, rest) if tests]
 

@@ -1,7 +1,7 @@
 """Where candidates are tried, fastest way first. What a trial shows is never proof.
 
-In order: a fork of the warm process that exchanges one function's code (or imports the edited
-module anew); a fork of the server that has only installed packages imported, with the edit laid
+In order: a fork of the warm process that exchanges functions' code (or imports the edited
+modules anew); a fork of the server that has only installed packages imported, with the edit laid
 over the file; a fresh process on the edited workspace. Which one it was is recorded per trial.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..repo.testing.report import Outcome, TestReport
@@ -108,24 +108,29 @@ class Validator:
             raise
         return made
 
-    async def trial(self, candidate: Candidate, source: ModuleSource, stages: Sequence[Stage]) -> Trial:
-        """Runs the stages with the candidate, each only when all before were good."""
+    async def trial(
+        self, candidate: Candidate, sources: Mapping[str, ModuleSource], stages: Sequence[Stage]
+    ) -> Trial:
+        """Runs the stages with the candidate, each only when all before were good.
+
+        ``sources`` holds the files it edits.
+        """
         answer = await self._in_warm(candidate, stages)
         if answer is not None and not answer.refused:
             trial = _trial(answer, stages, frozenset(self._baseline.targets))
             if not _is_blind(answer):
                 self.modes[answer.mode] += 1
                 return trial
-            return await self._on_files(candidate, source, stages)
+            return await self._on_files(candidate, sources, stages)
         if answer is not None and answer.refused == "SyntaxError":
             return Trial(False, (), SWAP)
         if self._edits_unseen or not self._believable:
-            return await self._on_files(candidate, source, stages)
+            return await self._on_files(candidate, sources, stages)
         zygote = await self._fork_server()
         if not zygote.forks:
-            return await self._on_files(candidate, source, stages)
+            return await self._on_files(candidate, sources, stages)
         forked = await self._forked(zygote, candidate, stages)
-        return forked if forked is not None else await self._on_files(candidate, source, stages)
+        return forked if forked is not None else await self._on_files(candidate, sources, stages)
 
     async def compare(self, candidates: Sequence[Candidate], sources: Sequence[str]) -> Behaviour:
         """What patches do on the calls of the tests around them; empty where code cannot be exchanged."""
@@ -134,15 +139,12 @@ class Validator:
             return Behaviour()
         near = dict.fromkeys(self._baseline.targets[:_MOST_PROBED])
         for candidate in compared:
-            lines = range(candidate.line, candidate.end_line + 1)
-            through = self._baseline.tests_through(candidate.path, lines)
-            near.update(dict.fromkeys([test for test in through if test in self.steady][:_MOST_PROBED]))
+            for part in candidate.parts:
+                through = self._baseline.tests_through(part.path, range(part.line, part.end_line + 1))
+                near.update(dict.fromkeys([test for test in through if test in self.steady][:_MOST_PROBED]))
         stage = self.stage(list(near), stop_first=False)
         stage = replace(stage, cpu_s=stage.cpu_s + _PROBE_S)
-        versions = [
-            (each.path, [(edit.start, edit.end, edit.text) for edit in each.edits]) for each in compared
-        ]
-        probe = await self._warm.probe(versions, stage, sources)
+        probe = await self._warm.probe([each.by_path for each in compared], stage, sources)
         return Behaviour.of(compared, probe, self._baseline.passing)
 
     async def close(self) -> None:
@@ -169,7 +171,7 @@ class Validator:
         """Runs targets and suite unedited: believes the failures, and the passes that repeat."""
         targets = self._baseline.targets
         missing = set(targets) - set(self._warm.ids)
-        first = await self._warm.run("", [], [self.stage(targets, stop_first=False)])
+        first = await self._warm.run({}, [self.stage(targets, stop_first=False)])
         if first is None or missing or not first.stages:
             self.note = "the failing tests do not run in the warm process"
             return False
@@ -198,7 +200,7 @@ class Validator:
         passed: set[str] = set()
         left = list(tests)
         for _ in range(_MOST_DEATHS):
-            answer = await self._warm.run("", [], [self.stage(left, stop_first=False)]) if left else None
+            answer = await self._warm.run({}, [self.stage(left, stop_first=False)]) if left else None
             if answer is None or not answer.stages:
                 break
             self._note(answer)
@@ -250,10 +252,9 @@ class Validator:
     async def _in_warm(self, candidate: Candidate, stages: Sequence[Stage]) -> Answer | None:
         if not self._warm.ready:
             return None
-        edits = [(each.start, each.end, each.text) for each in candidate.edits]
         if not self._alone:
             async with self._gate.shared():
-                answer = await self._warm.run(candidate.path, edits, stages)
+                answer = await self._warm.run(candidate.by_path, stages)
             if answer is not None:
                 self._note(answer)
             if not self._alone:
@@ -261,7 +262,7 @@ class Validator:
             # One of those that ran side by side may have disturbed another: once more, alone.
         async with self._gate.alone():
             await self._put_back()
-            answer = await self._warm.run(candidate.path, edits, stages)
+            answer = await self._warm.run(candidate.by_path, stages)
             if answer is not None:
                 self._note(answer)
                 if answer.marked("changes") or not (answer.refused or answer.ended):
@@ -272,7 +273,6 @@ class Validator:
 
     async def _forked(self, zygote: Zygote, candidate: Candidate, stages: Sequence[Stage]) -> Trial | None:
         """With the edit laid over the file; None when tests looked at the files on disk instead."""
-        overlay = {candidate.path: [(each.start, each.end, each.text) for each in candidate.edits]}
         outcomes: list[dict[str, str]] = []
         good = True
         async with self._gate.alone():
@@ -281,7 +281,7 @@ class Validator:
                     stage.tests,
                     timeout_s=stage.cpu_s + _FORK_START_S,
                     fail_fast=stage.stop_first,
-                    overlay=overlay,
+                    overlay=candidate.by_path,
                 )
                 if "changes" in result.kinds:
                     self._changers = self._alone = True
@@ -296,7 +296,9 @@ class Validator:
         self.modes[FORK] += 1
         return Trial(good, tuple(outcomes), FORK)
 
-    async def _on_files(self, candidate: Candidate, source: ModuleSource, stages: Sequence[Stage]) -> Trial:
+    async def _on_files(
+        self, candidate: Candidate, sources: Mapping[str, ModuleSource], stages: Sequence[Stage]
+    ) -> Trial:
         """On the edited workspace, one candidate at a time."""
         zygote = await self._fork_server()
         mode = FORK if zygote.forks and self._believable else FRESH
@@ -304,7 +306,7 @@ class Validator:
         outcomes: list[dict[str, str]] = []
         good = True
         async with self._gate.alone():
-            with applied(self._runner.workspace, source, candidate):
+            with applied(self._runner.workspace, sources, candidate):
                 for stage in stages:
                     good = self._take(await self._plain_run(zygote, mode, stage), stage, outcomes)
                     if not good:

@@ -94,7 +94,7 @@ async def all_found(
 
 async def agrees(context: ToolContext, localisation: Localisation, candidate: Candidate, hidden: str) -> bool:
     context.workspace.write("tests/test_hidden.py", hidden.encode())
-    with applied(context.workspace, localisation.sources[candidate.path], candidate):
+    with applied(context.workspace, localisation.sources, candidate):
         run = await context.tests.run(purpose="hidden")
     assert len(run.report.cases) > 4
     return not run.report.failing()

@@ -66,9 +66,9 @@ async def validating(
 async def test_a_function_is_exchanged_and_a_module_level_edit_is_imported_anew(tmp_path: Path):
     async with validating(tmp_path) as (context, baseline, validator, source):
         stages = [validator.stage(baseline.targets), validator.stage(sorted(validator.steady))]
-        inside = await validator.trial(change(SHOP, "- RATE", "- RATE - 2"), source, stages)
-        outside = await validator.trial(change(SHOP, "RATE = 3", "RATE = 5"), source, stages)
-        wrong = await validator.trial(change(SHOP, "- RATE", "- 5 * count"), source, stages)
+        inside = await validator.trial(change(SHOP, "- RATE", "- RATE - 2"), {"shop.py": source}, stages)
+        outside = await validator.trial(change(SHOP, "RATE = 3", "RATE = 5"), {"shop.py": source}, stages)
+        wrong = await validator.trial(change(SHOP, "- RATE", "- 5 * count"), {"shop.py": source}, stages)
         assert (inside.good, inside.mode) == (True, SWAP)
         assert (outside.good, outside.mode) == (True, FORK)
         assert not wrong.good
@@ -80,7 +80,7 @@ async def test_tests_that_start_programs_see_the_edit_on_disk(tmp_path: Path):
     async with validating(tmp_path, TESTS + PROGRAM) as (context, baseline, validator, source):
         assert "start programs" in validator.note
         stages = [validator.stage(baseline.targets)]
-        trial = await validator.trial(change(SHOP, "RATE = 3", "RATE = 5"), source, stages)
+        trial = await validator.trial(change(SHOP, "RATE = 3", "RATE = 5"), {"shop.py": source}, stages)
         assert trial.good
         assert context.workspace.read("shop.py") == SHOP.encode()
 

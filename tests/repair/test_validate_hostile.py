@@ -82,14 +82,14 @@ async def test_trials_say_what_fresh_runs_would_say_though_tests_disturb_each_ot
             left, read = baseline.targets
             assert {test.rpartition("::")[2] for test in validator.steady} == {"test_before", "test_plain"}
             for _ in range(2):
-                trial = await validator.trial(RIGHT, SOURCE, [validator.stage([left])])
+                trial = await validator.trial(RIGHT, {"shop.py": SOURCE}, [validator.stage([left])])
                 assert (trial.good, trial.mode) == (True, SWAP)
-            trial = await validator.trial(RIGHT, SOURCE, [validator.stage([left, read])])
+            trial = await validator.trial(RIGHT, {"shop.py": SOURCE}, [validator.stage([left, read])])
             assert (trial.good, trial.mode) == (True, FORK)
             assert context.workspace.read("shop.py") == SHOP.encode()
             assert not (context.workspace.root / "left").exists()
             endless = change("total = count", "while True: pass\n    total = count")
-            running = asyncio.create_task(validator.trial(endless, SOURCE, [validator.stage([left])]))
+            running = asyncio.create_task(validator.trial(endless, {"shop.py": SOURCE}, [validator.stage([left])]))
             # The other side is a process: nothing here could set an event.
             while not (context.workspace.root / "left").exists() and not running.done():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -106,14 +106,14 @@ async def test_when_the_warm_process_is_killed_the_trials_go_on_in_a_slower_way(
         validator = await Validator.open(context.tests, baseline)
         try:
             stages = [validator.stage(baseline.targets)]
-            assert (await validator.trial(RIGHT, SOURCE, stages)).mode == SWAP
+            assert (await validator.trial(RIGHT, {"shop.py": SOURCE}, stages)).mode == SWAP
             for entry in Path("/proc").glob("[0-9]*/cmdline"):
                 words = entry.read_bytes()
                 if b"serve.py" in words and str(tmp_path).encode() in words:
                     os.kill(int(entry.parent.name), signal.SIGKILL)
             wrong = change("- RATE", "- RATE - 1")
             trials = await asyncio.gather(
-                *(validator.trial(each, SOURCE, stages) for each in (RIGHT, wrong, RIGHT))
+                *(validator.trial(each, {"shop.py": SOURCE}, stages) for each in (RIGHT, wrong, RIGHT))
             )
         finally:
             await validator.close()

@@ -20,8 +20,8 @@ def through(validator: Validator, sources: Mapping[str, ModuleSource]) -> Evalua
         source = sources[path]
         line = source.line_of(edits[0].start)
         experiment = Candidate(path, line, line, edits, FAMILY, "", "", Harm.PRECISE, 0.0)
-        if not encodable(source, experiment):
+        if not encodable(sources, experiment):
             return False
-        return (await validator.trial(experiment, source, [validator.stage(tests)])).good
+        return (await validator.trial(experiment, sources, [validator.stage(tests)])).good
 
     return evaluate

@@ -24,6 +24,9 @@ _ANSWER_GRACE_S = 30.0
 _WALL_FACTOR = 3.0
 _WALL_EXTRA_S = 7.0
 
+Edits = Mapping[str, Sequence[tuple[int, int, str]]]
+"""Repository-relative path -> ``(start, end, text)`` of each edit; empty for the program as it is."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -142,19 +145,17 @@ class WarmServer:
         self._reader = asyncio.create_task(self._read())
         return True
 
-    async def run(
-        self, path: str, edits: Sequence[tuple[int, int, str]], stages: Sequence[Stage]
-    ) -> Answer | None:
-        """Runs the stages with the edits of one file; None when the process has gone.
+    async def run(self, edits: Edits, stages: Sequence[Stage]) -> Answer | None:
+        """Runs the stages with the edits of all files; None when the process has gone.
 
         Unknown tests are left out. A stage after one with a bad test does not run.
         """
-        answer = await self._ask(path, edits, stages, {})
+        answer = await self._ask(edits, stages, {})
         return None if answer is None else self._answer(answer)
 
     async def probe(
         self,
-        versions: Sequence[tuple[str, Sequence[tuple[int, int, str]]]],
+        versions: Sequence[Edits],
         stage: Stage,
         sources: Sequence[str],
         *,
@@ -164,15 +165,15 @@ class WarmServer:
         """How versions behave on the calls a stage's tests make, and on neighbouring ones.
 
         Args:
-            versions: path and edits of each.
+            versions: the edits of each.
             stage: the tests; its processor time is for everything together.
             sources: the repository's files that are no tests: calls into these count.
             most: calls at most.
             seed: for the choice of neighbours.
         """
-        asked = [{"path": path, "edits": [list(edit) for edit in edits]} for path, edits in versions]
+        asked = [_plain(edits) for edits in versions]
         extra = {"probe": {"versions": asked, "sources": list(sources), "most": most, "seed": seed}}
-        answer = await self._ask("", (), [stage], extra)
+        answer = await self._ask({}, [stage], extra)
         if answer is None or "refused" in answer:
             return None
         calls = tuple(
@@ -188,8 +189,7 @@ class WarmServer:
 
     async def _ask(
         self,
-        path: str,
-        edits: Sequence[tuple[int, int, str]],
+        edits: Edits,
         stages: Sequence[Stage],
         extra: Mapping[str, Any],
     ) -> dict[str, Any] | None:
@@ -211,8 +211,7 @@ class WarmServer:
             await messages.send(
                 {
                     "id": number,
-                    "path": path,
-                    "edits": [list(edit) for edit in edits],
+                    "edits": _plain(edits),
                     "stages": asked,
                     "memory_bytes": self._memory_bytes or runner.sandbox.spec.limits.memory_bytes or 0,
                     **extra,
@@ -305,6 +304,10 @@ class WarmServer:
             duration_s=float(answer["duration_s"]),
             marks=marks,
         )
+
+
+def _plain(edits: Edits) -> dict[str, list[list[Any]]]:
+    return {path: [list(edit) for edit in each] for path, each in edits.items()}
 
 
 async def _tell(messages: Messages, message: dict[str, Any]) -> None:

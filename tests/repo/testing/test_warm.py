@@ -91,7 +91,7 @@ async def serving(made) -> AsyncIterator[WarmServer]:
 
 
 async def ask(server: WarmServer, path: str, text: str, old: str, new: str, test: str) -> Answer:
-    answer = await server.run(path, replacing(text, old, new), [Stage((test,), 2.0)])
+    answer = await server.run({path: replacing(text, old, new)}, [Stage((test,), 2.0)])
     assert answer is not None
     return answer
 
@@ -115,7 +115,7 @@ async def test_a_changed_function_is_exchanged_and_the_next_candidate_starts_fro
             test = f"test_a.py::{name}"
             answer = await ask(server, "mod.py", MODULE, old, new, test)
             assert (answer.mode, answer.ended, answer.stages) == ("swap", True, ({test: "passed"},))
-            plain = await server.run("mod.py", [], [Stage((test,), 2.0)])
+            plain = await server.run({}, [Stage((test,), 2.0)])
             assert plain is not None and plain.stages == ({test: "failed"},)
 
 
@@ -144,8 +144,8 @@ async def test_a_later_stage_runs_only_when_all_before_passed(project):
     made = await project(FILES)
     good, bad, other = (f"test_a.py::test_{name}" for name in ("good", "plain", "wrapped"))
     async with serving(made) as server:
-        passed = await server.run("mod.py", [], [Stage((good,), 2.0), Stage((bad, other), 2.0, False)])
-        stopped = await server.run("mod.py", [], [Stage((bad, other), 2.0), Stage((good,), 2.0)])
+        passed = await server.run({}, [Stage((good,), 2.0), Stage((bad, other), 2.0, False)])
+        stopped = await server.run({}, [Stage((bad, other), 2.0), Stage((good,), 2.0)])
     assert passed is not None and stopped is not None
     assert passed.stages == ({good: "passed"}, {bad: "failed", other: "failed"})
     assert stopped.stages == ({bad: "failed"},)
@@ -164,7 +164,7 @@ async def test_loops_crashes_and_hunger_end_only_their_own_candidate(project):
         stage = Stage((test,), 0.3)
         edits = {name: replacing(MODULE, "a - b", body) for name, body in bodies.items()}
         running = {
-            name: asyncio.create_task(server.run("mod.py", each, [stage])) for name, each in edits.items()
+            name: asyncio.create_task(server.run({"mod.py": each}, [stage])) for name, each in edits.items()
         }
         answers = {name: await task for name, task in running.items()}
         right = await ask(server, "mod.py", MODULE, "a - b", "a + b", test)
@@ -181,7 +181,7 @@ async def test_a_test_that_waits_for_ever_is_ended_by_the_wall_clock(project, mo
         {"mod.py": "def f(): return 1\n", "test_a.py": "import time\ndef test_a(): time.sleep(600)\n"}
     )
     async with serving(made) as server:
-        answer = await server.run("mod.py", [], [Stage(("test_a.py::test_a",), 0.1)])
+        answer = await server.run({}, [Stage(("test_a.py::test_a",), 0.1)])
     assert answer is not None and answer.stopped == "wall" and not answer.ended
 
 
@@ -190,7 +190,7 @@ async def test_it_says_what_a_test_shares_with_other_processes(project):
     names = ("starts", "writes", "own_folder", "good")
     stage = Stage(tuple(f"test_a.py::test_{name}" for name in names), 5.0)
     async with serving(made) as server:
-        answer = await server.run("mod.py", [], [stage])
+        answer = await server.run({}, [stage])
     assert answer is not None
     assert answer.marks == {"test_a.py::test_starts": ("starts",), "test_a.py::test_writes": ("changes",)}
 
@@ -210,7 +210,7 @@ async def test_unittest_suites_are_served_too(project):
     made = await project(files, adapter=UnittestAdapter())
     stages = [Stage(("test_u.T.test_f",), 2.0), Stage(("test_u.T.test_g",), 2.0)]
     async with serving(made) as server:
-        answer = await server.run("mod.py", replacing(files["mod.py"], "1", "2"), stages)
+        answer = await server.run({"mod.py": replacing(files["mod.py"], "1", "2")}, stages)
     assert answer is not None and answer.mode == "swap"
     assert answer.stages == ({"test_u.T.test_f": "passed"}, {"test_u.T.test_g": "passed"})
 
@@ -231,4 +231,4 @@ async def test_when_the_process_is_gone_the_answer_is_none(project):
     made = await project(FILES)
     async with serving(made) as server:
         await server.close()
-        assert await server.run("mod.py", [], [Stage(("test_a.py::test_good",), 2.0)]) is None
+        assert await server.run({}, [Stage(("test_a.py::test_good",), 2.0)]) is None

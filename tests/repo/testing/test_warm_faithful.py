@@ -110,13 +110,13 @@ async def test_an_edit_has_the_effect_it_has_in_a_fresh_process_or_is_refused(pr
     async with serving(made) as server:
         for name, (module, old, new, _, expected) in CASES.items():
             stage = Stage((f"test_all.py::test_{name}",), 5.0)
-            answer = await server.run(f"{name}.py", replacing(module, old, new), [stage])
+            answer = await server.run({f"{name}.py": replacing(module, old, new)}, [stage])
             assert answer is not None
             if expected == "swap":
                 assert (name, answer.refused, answer.stages) == (name, "", ({stage.tests[0]: "passed"},))
             else:
                 assert expected in answer.refused, name
-            plain = await server.run("", [], [stage])
+            plain = await server.run({}, [stage])
             assert plain is not None and plain.stages == ({stage.tests[0]: "failed"},), name
 
 
@@ -128,7 +128,7 @@ async def test_without_a_record_of_what_ran_nothing_is_exchanged(project):
         }
     )
     async with serving(made) as server:
-        answer = await server.run("mod.py", [(45, 46, "2")], [Stage(("test_a.py::test_a",), 5.0)])
+        answer = await server.run({"mod.py": [(45, 46, "2")]}, [Stage(("test_a.py::test_a",), 5.0)])
     assert answer is not None and "profiler" in answer.refused
 
 
@@ -168,11 +168,11 @@ async def test_candidates_leave_nothing_to_the_next(project):
     ids = {name: f"test_a.py::test_{name}" for name in ("first", "second", "rows", "gone_folder", "floods")}
     async with serving(made) as server:
         for _ in range(2):
-            stopped = await server.run("", [], [Stage((ids["first"], ids["second"]), 5.0)])
+            stopped = await server.run({}, [Stage((ids["first"], ids["second"]), 5.0)])
             assert stopped is not None and stopped.stages == ({ids["first"]: "failed"},)
             assert not (made.workspace.root / "made").exists()
         for name in ("rows", "rows", "gone_folder", "floods"):
-            answer = await server.run("", [], [Stage((ids[name],), 5.0)])
+            answer = await server.run({}, [Stage((ids[name],), 5.0)])
             assert answer is not None and answer.stages == ({ids[name]: "passed"},), name
 
 
@@ -180,9 +180,9 @@ async def test_a_program_that_left_the_session_of_its_test_is_ended_with_it(proj
     made = await project(AROUND)
     daemon = "test_a.py::test_daemon"
     async with serving(made) as server:
-        answer = await server.run("", [], [Stage((daemon,), 5.0)])
+        answer = await server.run({}, [Stage((daemon,), 5.0)])
         assert answer is not None and set(answer.marks[daemon]) >= {"starts", "changes"}
-        await server.run("", [], [Stage(("test_a.py::test_rows",), 5.0)])
+        await server.run({}, [Stage(("test_a.py::test_rows",), 5.0)])
         text = (made.workspace.root / "pid.txt").read_text()
         assert not text or not Path(f"/proc/{int(text)}").exists()
 
@@ -191,7 +191,7 @@ async def test_a_test_that_reads_the_edited_file_itself_is_marked(project):
     made = await project(AROUND)
     test = "test_a.py::test_source"
     async with serving(made) as server:
-        answer = await server.run("mod.py", [(16, 17, "2")], [Stage((test,), 5.0)])
+        answer = await server.run({"mod.py": [(16, 17, "2")]}, [Stage((test,), 5.0)])
     assert answer is not None and answer.marks == {test: ("reads",)}
 
 
@@ -199,12 +199,12 @@ async def test_a_cancelled_candidate_gives_its_place_to_the_next(project):
     made = await project(AROUND)
     loop, good = (Stage((f"test_a.py::test_{name}",), 500.0) for name in ("loop", "rows"))
     async with serving(made) as server, asyncio.timeout(200):
-        tasks = [asyncio.create_task(server.run("", [], [loop])) for _ in range(3)]
+        tasks = [asyncio.create_task(server.run({}, [loop])) for _ in range(3)]
         await asyncio.sleep(0.5)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        answer = await server.run("", [], [good])
+        answer = await server.run({}, [good])
     assert answer is not None and answer.ended
 
 
@@ -221,12 +221,12 @@ def server_of(state: Path) -> int:
 async def test_a_server_that_is_killed_answers_none_and_leaves_no_process(project):
     made = await project(AROUND)
     async with serving(made) as server:
-        running = asyncio.create_task(server.run("", [], [Stage(("test_a.py::test_loop",), 500.0)]))
+        running = asyncio.create_task(server.run({}, [Stage(("test_a.py::test_loop",), 500.0)]))
         await asyncio.sleep(0.5)
         os.kill(server_of(made.state), signal.SIGKILL)
         assert await running is None
         assert not server.ready
-        assert await server.run("", [], [Stage(("test_a.py::test_rows",), 5.0)]) is None
+        assert await server.run({}, [Stage(("test_a.py::test_rows",), 5.0)]) is None
     assert made.leftovers() == []
 
 

@@ -68,20 +68,19 @@ class _Alarm:
 
 
 class Version:
-    """Functions and the code they get; the first version is the program as it is."""
+    """Functions and the code each gets; the first version is the program as it is."""
 
-    def __init__(self, functions: List[Any], code: Any) -> None:
-        self._functions = functions
-        self._code = code
-        self._old = [function.__code__ for function in functions]
+    def __init__(self, codes: List[Tuple[Any, Any]]) -> None:
+        self._codes = codes
+        self._old = [(function, function.__code__) for function, _code in codes]
 
     def __enter__(self) -> None:
-        for function in self._functions:
-            function.__code__ = self._code
+        for function, code in self._codes:
+            function.__code__ = code
 
     def __exit__(self, *_: Any) -> None:
-        for position, function in enumerate(self._functions):
-            function.__code__ = self._old[position]
+        for function, code in self._old:
+            function.__code__ = code
 
 
 class Probe:

@@ -1,7 +1,7 @@
 """Exchanging the code of functions in a process that has already imported them.
 
-This equals editing the file before the import only when nothing but one function's code
-changes and that function had not run yet. Both are checked here; what does not qualify is
+This equals editing the file before the import only when nothing but the code of functions
+changes and none of those had run yet. Both are checked here; what does not qualify is
 refused with the reason, and has to be imported anew elsewhere.
 """
 
@@ -45,18 +45,17 @@ class Refused(Exception):
 
 
 class Swap:
-    """What to do in the child: give these functions that code."""
+    """What to do in the child: give functions of one file the code beside them."""
 
-    def __init__(self, functions: List[Any], code: Any, path: str, text: str, content: bytes) -> None:
-        self.functions = functions
-        self.code = code
+    def __init__(self, codes: List[Tuple[Any, Any]], path: str, text: str, content: bytes) -> None:
+        self.codes = codes
         self._path = path
         self._text = text
         self._content = content
 
     def apply(self) -> None:
-        for function in self.functions:
-            function.__code__ = self.code
+        for function, code in self.codes:
+            function.__code__ = code
         # Tests also reload modules, run them again under other names, and show their source.
         show(self._path, self._text)
         lay({self._path: self._text}, {self._path: self._content})
@@ -154,7 +153,31 @@ class Swapper:
         if relative not in self._files:
             self._files[relative] = _File(path, loaded_as)
         file = self._files[relative]
-        headers, node = self._around(file, edits)
+        text = apply_edits(file.text, edits)
+        codes: List[Tuple[Any, Any]] = []
+        for group, headers, node in self._by_function(file, edits):
+            codes.extend(self._codes(file, group, headers, node, text))
+        return Swap(codes, loaded_as, text, file.encode(text))
+
+    def _by_function(
+        self, file: _File, edits: List[List[Any]]
+    ) -> List[Tuple[List[List[Any]], List[str], Any]]:
+        """The edits of each outermost function, with what ``_around`` says of it."""
+        try:
+            return [(edits, *self._around(file, edits))]
+        except Refused:
+            if len(edits) == 1:
+                raise
+        groups: Dict[int, Tuple[List[List[Any]], List[str], Any]] = {}
+        for edit in edits:
+            headers, node = self._around(file, [edit])
+            groups.setdefault(node.lineno, ([], headers, node))[0].append(edit)
+        return list(groups.values())
+
+    def _codes(
+        self, file: _File, edits: List[List[Any]], headers: List[str], node: Any, whole: str
+    ) -> List[Tuple[Any, Any]]:
+        """The live functions of a definition with their new code; ``whole`` is the file with all edits."""
         start, end = file.span(node)
         inner = [[edit[0] - start, edit[1] - start, edit[2]] for edit in edits]
         if node.lineno not in file.old:
@@ -164,15 +187,13 @@ class Swapper:
             new, told = _compile(file, headers, node.name, start, apply_edits(file.text[start:end], inner))
         except SyntaxError:
             # It may belong together with what follows.
-            compile(apply_edits(file.text, edits), loaded_as, "exec", dont_inherit=True)
+            compile(whole, file.loaded_as, "exec", dont_inherit=True)
             raise Refused("the edit is no function's alone") from None
         if told != known:
             # Whether that is shown, ignored or an error is up to the project's filters at import.
             raise Refused("the compiler warns about the edit")
         self._require_same_outside(old, new)
-        functions = self._functions(old[-1])
-        text = apply_edits(file.text, edits)
-        return Swap(functions, new[-1], loaded_as, text, file.encode(text))
+        return [(function, new[-1]) for function in self._functions(old[-1])]
 
     def _around(self, file: _File, edits: List[List[Any]]) -> Tuple[List[str], Any]:
         """Headers of the blocks around the outermost function that holds all edits, and the function."""

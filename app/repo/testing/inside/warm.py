@@ -4,7 +4,7 @@ Messages are framed as in processes.py. First ours::
 
     {"hello": true, "threads": n, "ids": [...], "errors": [paths that could not be collected]}
 
-then for each ``{"id": n, "path": p, "edits": [[start, end, text], ...], "memory_bytes": n,
+then for each ``{"id": n, "edits": {path: [[start, end, text], ...]}, "memory_bytes": n,
 "stages": [{"tests": [indexes into ids], "stop_first": bool, "cpu_s": s}, ...]}`` one of::
 
     {"id": n, "refused": reason}
@@ -17,7 +17,7 @@ every test of those before passed. A message without edits runs the tests as the
 says what a test did that a forked process shares with others: see watching.py (index -1: outside of
 tests). ``{"cancel": n}`` ends a candidate; no answer follows.
 
-A message without edits may also ask ``"probe": {"versions": [{"path", "edits"}, ...], "sources":
+A message without edits may also ask ``"probe": {"versions": [{path: edits}, ...], "sources":
 [paths], "most": n, "seed": n}``: the answer then has ``"probed": [[index of the test, call,
 neighbour, [[fingerprint, shown], ...]], ...]`` (see probing.py), where the first version is the
 program as it is, and ``"versions": [whether each could be made]``.
@@ -40,7 +40,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 from . import inherited, overlay, probing, processes, watching
 from .recording import CallRecord
 from .session import Session
-from .swapping import Refused, Swapper
+from .swapping import Refused, Swap, Swapper
 
 _LEAVE_S = 0.3
 """For a child that has said its last word, or closed its side, to be gone."""
@@ -216,7 +216,7 @@ class Server:
         mode = "none"
         if message["edits"]:
             try:
-                mode, action = self._action(message["path"], message["edits"])
+                mode, action = self._action(message["edits"])
             except SyntaxError:
                 self._wire.send({"id": message["id"], "refused": "SyntaxError"})
                 return
@@ -227,10 +227,10 @@ class Server:
         versions: List[Any] = []
         made: List[bool] = []
         for version in message.get("probe", {}).get("versions", ()):
-            swap = self._version(version)
-            made.append(swap is not None)
-            if swap is not None:
-                versions.append(swap)
+            swaps = self._version(version)
+            made.append(swaps is not None)
+            if swaps is not None:
+                versions.append(swaps)
         self._count += 1
         scratch = os.path.join(self._scratch, "child-%d" % self._count)
         source, target = os.pipe()
@@ -242,18 +242,31 @@ class Server:
         child = self._children[source] = _Child(message, mode, pid, source, scratch)
         child.versions = made
 
-    def _version(self, version: Dict[str, Any]) -> Any:
+    def _version(self, version: Dict[str, List[List[Any]]]) -> Optional[List[Swap]]:
         try:
-            return self._swapper.plan(version["path"], version["edits"])
+            return [self._swapper.plan(path, edits) for path, edits in version.items()]
         except Exception:  # noqa: BLE001  whatever it is
             # Not by exchanging code: this version is not compared, and the answer says so.
             return None
 
-    def _action(self, path: str, edits: List[List[Any]]) -> Tuple[str, Callable[[], None]]:
-        if self._swapper.is_imported(path):
-            return "swap", self._swapper.plan(path, edits).apply
-        self._swapper.require_unread(path)
-        return "import", lambda: overlay.install(self._root, {path: edits})
+    def _action(self, files: Dict[str, List[List[Any]]]) -> Tuple[str, Callable[[], None]]:
+        """Exchanges code in what is imported, and lays the edits over what is not yet."""
+        swaps: List[Swap] = []
+        later: Dict[str, List[List[Any]]] = {}
+        for path, edits in files.items():
+            if self._swapper.is_imported(path):
+                swaps.append(self._swapper.plan(path, edits))
+            else:
+                self._swapper.require_unread(path)
+                later[path] = edits
+
+        def act() -> None:
+            for swap in swaps:
+                swap.apply()
+            if later:
+                overlay.install(self._root, later)
+
+        return "import" if later else "swap", act
 
     def _child(
         self,
@@ -277,8 +290,8 @@ class Server:
             for file in self._files:
                 file.open_anew()
             action()
-            edited = frozenset([os.path.realpath(os.path.join(self._root, message["path"]))])
-            watch = watching.Watch(self._root, scratch, edited if message["edits"] else frozenset())
+            edited = frozenset(os.path.realpath(os.path.join(self._root, path)) for path in message["edits"])
+            watch = watching.Watch(self._root, scratch, edited)
             watch.start()
             stream = PipeStream(pipe, watch)
             stream.index = {test_id: index for index, test_id in enumerate(self._ids)}
@@ -313,8 +326,8 @@ class Server:
         def send(found: List[Any]) -> None:
             stream.send({"probed": [stream.current, *found]})
 
-        every = [probing.Version([], None)]
-        every.extend(probing.Version(swap.functions, swap.code) for swap in versions)
+        every = [probing.Version([])]
+        every.extend(probing.Version([each for swap in swaps for each in swap.codes]) for swaps in versions)
         probe = probing.Probe(every, is_project, send, int(wanted["most"]), int(wanted["seed"]), watch)
         probe.start()
         return probe
