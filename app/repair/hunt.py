@@ -27,8 +27,10 @@ from .values import RuntimeValues, observe, places_of
 
 _BEFORE_BUILDING = 1500
 """Single edits that are tried before anything is built."""
+_EVALUATIONS_SHARE = 0.1
+"""Experiments of the synthesis for each candidate that may be tried."""
 _SYNTHESIS_SHARE = 0.2
-"""Of the time that is left when it begins."""
+"""Of the time that is left when it begins: the last resort, for where an experiment takes long."""
 _LATER_SHARE = 0.25
 """Of the candidate limit, kept for what is built and for pairs."""
 _OBSERVED_TESTS = 6
@@ -75,6 +77,7 @@ async def hunt(
     clock: Clock,
 ) -> None:
     """Searches until something plausible is found or a limit ends it; what it found is in the state."""
+    state.hurried = state.hurried or (ground.values is not None and not ground.values.whole)
     later = int(_LATER_SHARE * limits.max_candidates)
     singles = replace(limits, max_candidates=limits.max_candidates - later)
     first = min(_BEFORE_BUILDING, singles.max_candidates)
@@ -108,7 +111,7 @@ async def _build(
     limits: Limits,
     clock: Clock,
 ) -> None:
-    """Synthesis with at most a fifth of what is left."""
+    """Synthesis, bounded by a number of experiments and at most a fifth of the time that is left."""
     baseline = search.baseline
     sources = ground.localisation.sources
 
@@ -117,6 +120,10 @@ async def _build(
         experiment = Candidate(path, line, line, edits, "synthesis", "", "", Harm.PRECISE, 0.0)
         return (await validator.trial(experiment, sources, [validator.stage(tests)])).good
 
-    budget = Budget(seconds=max(1.0, _SYNTHESIS_SHARE * (clock.search_until - time.monotonic())))
+    budget = Budget(
+        evaluations=max(1, int(_EVALUATIONS_SHARE * limits.max_candidates)),
+        seconds=max(1.0, _SYNTHESIS_SHARE * (clock.search_until - time.monotonic())),
+    )
     found = [each async for each in synthesise(context, ground.localisation, baseline, evaluate, budget)]
+    state.hurried = state.hurried or budget.late
     await search.run(sorted(found, key=lambda each: -each.score), limits, clock)

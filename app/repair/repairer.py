@@ -71,7 +71,7 @@ class _Run:
         return {
             "status": status,
             "confidence": confidence,
-            "limit": self.state.limit,
+            "limit": self.state.ended_by,
             "candidates_tried": self.state.tried,
             "candidates_generated": self.state.generated,
             "patches": list(patches),
@@ -199,7 +199,8 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
             break
     run.phases["verify_s"] = time.monotonic() - started
     if not proven:
-        attempts = choice.ranked or [each for _, each in sorted(run.state.partial, key=lambda pair: -pair[0])]
+        halves = sorted(run.state.partial, key=lambda each: -len(each.green))
+        attempts = choice.ranked or [each.candidate for each in halves]
         return run.result("not_fixed", [run.patch(each, None) for each in attempts[:_MOST_ALTERNATIVES]])
     shown = {id(candidate) for candidate, _ in proven}
     candidate, proof = proven[0]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ..repo.testing.report import Outcome
 from .baseline import Baseline
 from .candidates import Candidate
 from .limits import CANDIDATES, TIME, Clock, Limits
@@ -20,8 +22,24 @@ _REPORT_EVERY_S = 0.5
 _AHEAD = 2
 """Trials started beyond those that can run, so that no worker waits for the next."""
 
+_MOST_TELLING = 5
+"""Targets of the first stage. Each costs about a millisecond, a trial with one of them ten."""
+_SLOW_S = 0.5
+"""With coverage and with its traceback written; no quick test takes that long, on a busy machine either."""
+
 _Place = tuple[str, int, int]
 """Path, first and last line of what is edited in it."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A candidate that turns some of the targets green."""
+
+    candidate: Candidate
+    green: frozenset[str]
+    """Those targets, of the ones that ran."""
+    breaks: bool | None = None
+    """Whether tests through the edited lines that passed before fail now; None while nobody looked."""
 
 
 @dataclass
@@ -31,9 +49,15 @@ class SearchState:
     generated: int = 0
     tried: int = 0
     plausible: list[Candidate] = field(default_factory=list[Candidate])
-    partial: list[tuple[int, Candidate]] = field(default_factory=list[tuple[int, Candidate]])
-    """Candidates that turned some targets green, with how many."""
+    partial: list[Partial] = field(default_factory=list[Partial])
     limit: str | None = None
+    hurried: bool = False
+    """The clock cut something short on the way: on a faster machine the outcome could be another."""
+
+    @property
+    def ended_by(self) -> str | None:
+        """The limit that decided about the outcome; None when everything was looked at that should be."""
+        return TIME if self.hurried else self.limit
 
 
 class Search:
@@ -67,6 +91,7 @@ class Search:
         self._reported = 0.0
         self._after_first = 0
         self._passing_stages: dict[tuple[_Place, ...], list[Stage]] = {}
+        self._telling = _telling(baseline)
 
     async def run(self, candidates: Iterable[Candidate], limits: Limits, clock: Clock) -> None:
         """Goes through the candidates; what it found is in the state. May be called again with more."""
@@ -106,6 +131,29 @@ class Search:
         """Whether the targets turn green and nothing that passed before fails."""
         return (await self._trial(candidate)).good
 
+    async def look_at_partial(self, most: int, clock: Clock) -> None:
+        """Finds out more about the likeliest partial candidates nobody looked at: all that they turn green,
+        and whether they break something."""
+        state = self._state
+        new = [number for number, each in enumerate(state.partial) if each.breaks is None]
+        new.sort(key=lambda number: (-state.partial[number].candidate.score, number))
+        size = self._validator.workers + 1
+        for start in range(0, min(most, len(new)), size):
+            if not clock.searching():
+                return
+            chosen = new[start : min(start + size, most)]
+            seen = await asyncio.gather(*(self._whole(state.partial[number]) for number in chosen))
+            for number, partial in zip(chosen, seen, strict=True):
+                state.partial[number] = partial
+
+    async def _whole(self, partial: Partial) -> Partial:
+        make, targets = self._validator.stage, self.baseline.targets
+        near = self._near(_places(partial.candidate))
+        stages = [*([make(near)] if near else []), make(targets, stop_first=False)]
+        trial = await self._validator.trial(partial.candidate, self._sources, stages)
+        breaks = len(trial.outcomes) < len(stages)
+        return Partial(partial.candidate, partial.green | trial.passed(targets), breaks)
+
     def _over(self, candidate: Candidate, limits: Limits, clock: Clock) -> bool:
         """Whether the search ends before this candidate."""
         state = self._state
@@ -132,32 +180,59 @@ class Search:
         return await self._validator.trial(candidate, self._sources, self._stages(candidate))
 
     def _stages(self, candidate: Candidate) -> list[Stage]:
-        """The first target, the other targets, the tests through the edited lines, everything else."""
-        make, targets = self._validator.stage, self.baseline.targets
-        stages = [make(targets[:1])]
-        if targets[1:]:
-            stages.append(make(targets[1:], stop_first=False))
-        places = tuple((part.path, part.line, part.end_line) for part in candidate.parts)
+        """Targets that tell most, the other targets, the tests through the edited lines, everything else."""
+        make, telling = self._validator.stage, set(self._telling)
+        stages = [make(self._telling, stop_first=False)]
+        others = [test for test in self.baseline.targets if test not in telling]
+        if others:
+            stages.append(make(others, stop_first=False))
+        places = _places(candidate)
         if places not in self._passing_stages:
             self._passing_stages[places] = self._passing_through(places)
         return stages + self._passing_stages[places]
 
     def _passing_through(self, places: tuple[_Place, ...]) -> list[Stage]:
         steady = self._validator.steady
-        known: set[str] = set()
-        for path, first, last in places:
-            known |= steady.intersection(self.baseline.tests_through(path, range(first, last + 1)))
-        near = [case.id for case in self.baseline.report.cases if case.id in known]
+        near = self._near(places)
+        known = set(near)
         rest = [case.id for case in self.baseline.report.cases if case.id in steady and case.id not in known]
         return [self._validator.stage(tests) for tests in (near, rest) if tests]
 
+    def _near(self, places: tuple[_Place, ...]) -> list[str]:
+        """Tests that passed and ran lines of these places, in the order of the suite."""
+        known: set[str] = set()
+        for path, first, last in places:
+            known.update(self.baseline.tests_through(path, range(first, last + 1)))
+        known &= self._validator.steady
+        return [case.id for case in self.baseline.report.cases if case.id in known]
+
     def _note_partial(self, candidate: Candidate, trial: Trial) -> None:
         green = trial.passed(self.baseline.targets)
-        if 0 < green < len(self.baseline.targets):
-            self._state.partial.append((green, candidate))
+        if green and len(green) < len(self.baseline.targets):
+            self._state.partial.append(Partial(candidate, green))
 
     def _tell(self) -> None:
         now = time.monotonic()
         if now - self._reported >= _REPORT_EVERY_S:
             self._reported = now
             self._report(self._state)
+
+
+def _places(candidate: Candidate) -> tuple[_Place, ...]:
+    return tuple((part.path, part.line, part.end_line) for part in candidate.parts)
+
+
+def _telling(baseline: Baseline) -> tuple[str, ...]:
+    """The first target, and quick ones, of other test functions first: which of them a candidate turns green
+    tells whether it is one half of the repair, for little more than the first one alone costs."""
+    targets = baseline.targets
+    seconds = {case.id: case.duration_s for case in baseline.failing if case.outcome is not Outcome.TIMEOUT}
+    by_function: dict[str, list[str]] = {}
+    for test in targets:
+        by_function.setdefault(test.partition("[")[0], []).append(test)
+    # One of each function, then the second ones, and so on.
+    rounds = itertools.zip_longest(*by_function.values())
+    ordered = [test for each in rounds for test in each if test is not None]
+    quick = [test for test in ordered[1:] if seconds.get(test, _SLOW_S) < _SLOW_S]
+    chosen = {ordered[0], *quick[: _MOST_TELLING - 1]}
+    return tuple(test for test in targets if test in chosen)

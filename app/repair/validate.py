@@ -19,6 +19,7 @@ from ..repo.testing.zygote import Zygote
 from .baseline import Baseline
 from .behaviour import MOST_VERSIONS, Behaviour
 from .candidates import Candidate
+from .cores import workers
 from .gate import Gate
 from .source import ModuleSource
 from .verdict import judge
@@ -57,10 +58,10 @@ class Trial:
     """Per stage begun: test id -> outcome."""
     mode: str
 
-    def passed(self, tests: Sequence[str]) -> int:
-        """How many of some tests passed in any stage."""
+    def passed(self, tests: Sequence[str]) -> frozenset[str]:
+        """Which of some tests passed in any stage."""
         seen = {test for stage in self.outcomes for test, outcome in stage.items() if outcome == _EXACTLY}
-        return len(seen.intersection(tests))
+        return frozenset(seen.intersection(tests))
 
 
 class Validator:
@@ -76,7 +77,8 @@ class Validator:
     def __init__(self, runner: TestRunner, baseline: Baseline) -> None:
         self._runner = runner
         self._baseline = baseline
-        self._warm = WarmServer(workers=2)
+        self._most = workers(runner.sandbox.spec.limits)
+        self._warm = WarmServer(workers=self._most)
         self._zygote: Zygote | None = None
         self._gate = Gate()
         self._starting = asyncio.Lock()
@@ -192,7 +194,7 @@ class Validator:
             self.steady &= await self._passing_unedited(order)
             order = [test for test in order if test in self.steady]
             self.steady &= await self._passing_unedited([*there, *reversed(order)])
-        self.workers = 1 if self._alone else 2
+        self.workers = 1 if self._alone else self._most
         return self._warm.ready
 
     async def _passing_unedited(self, tests: Sequence[str]) -> frozenset[str]:

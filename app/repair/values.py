@@ -98,9 +98,13 @@ class RuntimeValues:
     Args:
         spots: the places that were asked for, in the order of their numbers in the report.
         observed: a report's ``values``.
+        whole: no limit of time ended the run.
     """
 
-    def __init__(self, spots: Sequence[Spot], observed: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, spots: Sequence[Spot], observed: Mapping[str, Mapping[str, Any]], *, whole: bool = True
+    ) -> None:
+        self.whole = whole
         self._seen: dict[Spot, dict[str, tuple[Snapshot, ...]]] = {}
         self._hits: dict[tuple[Spot, str], int] = {}
         for test, event in observed.items():
@@ -175,7 +179,7 @@ async def observe(
     run = await runner.run(
         tests, purpose="values", timeout_s=timeout_s, observe=[spot.wanted() for spot in chosen]
     )
-    return RuntimeValues(chosen, run.report.values)
+    return RuntimeValues(chosen, run.report.values, whole=not run.result.timed_out)
 
 
 def _rows(table: Sequence[Mapping[str, Any]]) -> list[Seen]:

@@ -60,7 +60,7 @@ class Budget:
     """What synthesis may use, and afterwards what it has used.
 
     ``evaluations`` bounds runs of tests and makes the result repeatable; ``seconds`` is
-    wall time for everything, the observing run included.
+    wall time for everything, the observing run included, and the last resort.
     """
 
     evaluations: int = 400
@@ -73,6 +73,8 @@ class Budget:
     looked_at: int = 0
     forced: int = 0
     """Sites where a forced outcome made the failing test pass."""
+    late: bool = False
+    """The clock ended it, or cut what it observes: the result depends on the machine's speed."""
     _until: float | None = field(default=None, repr=False)
     _shortened: bool = field(default=False, repr=False)
 
@@ -87,8 +89,11 @@ class Budget:
             self.evaluations = min(self.evaluations, self.used + self.after_first)
 
     def left(self) -> bool:
+        if self.used >= self.evaluations:
+            return False
         in_time = self._until is None or time.monotonic() < self._until
-        return in_time and self.used < self.evaluations
+        self.late = self.late or not in_time
+        return in_time
 
     def seconds_left(self) -> float | None:
         return None if self._until is None else max(1.0, self._until - time.monotonic())
@@ -123,6 +128,7 @@ async def synthesise(
     tests = [case.id for case in cases[:_MOST_FAILING]] + _witnesses(sites, baseline)
     spots = [spot for site in sites for spot in (site.spot, *(Spot.of(site.path, e) for e in site.pieces))]
     seen = await observe(context.tests, tests, spots, timeout_s=budget.seconds_left())
+    budget.late = budget.late or not seen.whole
     views = {path: ModuleView(localisation.sources[path]) for path in sorted({s.path for s in sites})}
     pool = expected_values(cases)
     given: set[tuple[str, tuple[Edit, ...]]] = set()
