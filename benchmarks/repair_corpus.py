@@ -62,11 +62,13 @@ def repair_in_process(bug: Bug, base: Path, limit_s: float, seed: int) -> dict[s
 
 async def _tool(bug: Bug, base: Path, limit_s: float, seed: int, progress: list[Any]) -> dict[str, Any]:
     from project import opened
+    from whimbrel.app.repo.testing.patience import seconds_for_one_test
     from whimbrel.app.tools.repair import RepairArguments, RepairTool
 
     async with opened(base, bug.repository(), progress=progress) as context:
         context.seed = seed
         context.deadline = time.monotonic() + limit_s
+        context.tests.test_timeout_s = seconds_for_one_test(limit_s)
         result = await RepairTool().run(context, RepairArguments(max_seconds=limit_s))
         data: Any = result.data
         diff = (await context.workspace.diff()).decode("utf-8", "replace")

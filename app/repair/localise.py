@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ...sandbox.base.errors import ToolError
 from ..tools.base import ToolContext
 from .baseline import Baseline
-from .localisation.features import gather
+from .localisation.features import MOST_TESTS, gather
 from .localisation.history import remembered
 from .localisation.items import is_candidate
 from .localisation.model import Localisation, Location
@@ -54,6 +54,11 @@ def rank_baseline(
     paths = set(spectrum.lines)
     for case in [*baseline.failing, *baseline.broken]:
         paths |= {frame.path for frame in case.frames if frame.in_repository and is_candidate(frame.path)}
+    if not paths:
+        # What a class's declaration makes has no lines of its own; others of the test's file run the module.
+        beside = {case.path for case in baseline.failing}
+        near = [case.id for case in baseline.report.cases if case.path in beside]
+        paths = {path for test in near for path in coverage.get(test, {})}
     outlines: dict[str, Outline] = {}
     for path in sorted(paths):
         try:
@@ -61,12 +66,12 @@ def rank_baseline(
         except (UnreadableSource, ToolError) as error:
             notes.append(f"left out: {error}")
     passing = [case for case in baseline.report.cases if case.id in baseline.passing]
+    tests = tests or TestFiles(read)
     evidence = gather(
-        outlines, spectrum, baseline.failing, baseline.broken, passing, tests or TestFiles(read),
-        baseline.coverage,
-        recent or {},
-    )  # fmt: skip
-    return rank(outlines, evidence, notes)
+        outlines, spectrum, baseline.failing, baseline.broken, passing, tests, baseline.coverage, recent or {}
+    )
+    mentioned = [tests.mentions(case) for case in baseline.failing[:MOST_TESTS]]
+    return rank(outlines, evidence, notes, frozenset[str]().union(*mentioned))
 
 
 def out_of_reach(baseline: Baseline) -> tuple[str, ...]:

@@ -205,6 +205,15 @@ class ModuleView:
         """Exception classes of the module, defined, imported or used."""
         names = [name for name in self.module_names if name.endswith(("Error", "Exception", "Warning"))]
         for node in ast.walk(self.source.tree):
+            named = None
+            if isinstance(node, ast.Raise):
+                named = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            elif isinstance(node, ast.ExceptHandler):
+                named = node.type
+            elif isinstance(node, ast.ClassDef) and any(_is_exception(base) for base in node.bases):
+                names.append(node.name)
+            if isinstance(named, ast.Name) and named.id in self.module_names:
+                names.append(named.id)
             value = getattr(builtins, node.id, None) if isinstance(node, ast.Name) else None
             if isinstance(node, ast.Name) and isinstance(value, type) and issubclass(value, BaseException):
                 names.append(node.id)
@@ -292,3 +301,7 @@ def _bound_in(node: ast.AST) -> Iterator[str]:
             yield from _bound([child])
         elif not isinstance(child, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             yield from _bound_in(child)
+
+
+def _is_exception(base: ast.expr) -> bool:
+    return isinstance(base, ast.Name) and base.id.endswith(("Error", "Exception", "Warning"))

@@ -126,3 +126,60 @@ STATEMENT_ROWS: list[tuple[str, str, str]] = [
     ("discarded", "a.strip()", "a = a.strip()"),
     ("discarded", "yield xs", "yield from xs"),
 ]
+
+STATEMENT_ROWS += [
+    (
+        "tracking",
+        "m = 0\n    for x in xs:\n        if x.n > m:\n            b = x\n    return b",
+        "m = 0\n    for x in xs:\n        if x.n > m:\n            b = x\n            m = x.n\n    return b",
+    ),
+    (
+        "tracking",
+        "m = None\n    for x in xs:\n        if m is None:\n            m = (x, x.n)",
+        "m = None\n    for x in xs:\n        if m is None or x.n < m[1]:\n            m = (x, x.n)",
+    ),
+    (
+        "tracking",
+        "m = None\n    for x in xs:\n        if m is None:\n            m, b = x.n, x",
+        "m = None\n    for x in xs:\n        if m is None or x.n > m:\n            m, b = x.n, x",
+    ),
+    (
+        "tracking",
+        "m = None\n    try:\n        a()\n    except ValueError as e:\n        b()\n    return m",
+        "m = None\n    try:\n        a()\n    except ValueError as e:\n        m = e\n        b()\n    return m",
+    ),
+    (
+        "tracking",
+        "for x in xs:\n        return a(x)\n    return None",
+        "for x in xs:\n        found = a(x)\n        if found is not None:\n            return found\n    return None",
+    ),
+    (
+        "complement",
+        "if b in a.waiting:\n        d()\n    return a.waiting.append(d)",
+        "if b in a.waiting:\n        d()\n    a.waiting.remove(b)\n    return a.waiting.append(d)",
+    ),
+    (
+        "complement",
+        "n = len(a.log)\n    try:\n        b()\n    except ValueError:\n        raise",
+        "n = len(a.log)\n    try:\n        b()\n    except ValueError:\n        del a.log[n:]\n        raise",
+    ),
+    (
+        "copy",
+        "r = []\n    for x in xs:\n        yield r\n        r.clear()",
+        "r = []\n    for x in xs:\n        yield r\n        r = []",
+    ),
+    ("jump", "if a:\n        b()\n    d()", "if a:\n        b()\n        return\n    d()"),
+    ("identity", "return a is not None", "return None not in a"),
+    (
+        "branch",
+        "if a:\n        return 1\n    elif b:\n        return 2\n    return 3",
+        "if b:\n        return 2\n    elif a:\n        return 1\n    return 3",
+    ),
+    ("mapping", "for x in xs:\n        d[x] = b", "for x in xs:\n        d[x] = d.get(x, 0) + b"),
+    ("mapping", "for x in xs:\n        d[x] = b", "for x in xs:\n        d.setdefault(x, []).append(b)"),
+    (
+        "guard",
+        "p = a(1)\n    q = a(2)\n    return p.n + q.n",
+        "p = a(1)\n    q = a(2)\n    if p is None or q is None:\n        return None\n    return p.n + q.n",
+    ),
+]

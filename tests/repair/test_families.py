@@ -162,7 +162,7 @@ def test_every_family_has_a_row_a_prior_and_a_sentence():
     rows = {family for family, _, _ in (*ROWS, *EXPRESSION_ROWS, *STATEMENT_ROWS)} | {
         *("shared-default", "sibling-guard"),  # which have tests of their own
         *("field-default",),
-        *("ingredient", "scoping", "decorator", "class-state"),
+        *("ingredient", "scoping", "decorator", "class-state", "declaration"),
     }
     for family in all_families():
         assert family.name in rows

@@ -275,3 +275,44 @@ def test_ways_to_leave_follow_the_docstring():
     '''
     old = "    return sum"
     assert offers("guard", text, old, f"    if not values:\n        return -1\n{old}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("@dataclass\nclass A:\n    x: int\n", "@dataclass(frozen=True)\nclass A:\n    x: int\n"),
+        ("@dataclass()\nclass A:\n    x: int\n", "@dataclass(order=True)\nclass A:\n    x: int\n"),
+        ("@dataclass(frozen=True)\nclass A:\n    x: int\n", "@dataclass(frozen=False)\nclass A:\n    x: int\n"),
+        (
+            "@dataclass(frozen=True)\nclass A:\n    x: int\n",
+            "@dataclass(frozen=True, order=True)\nclass A:\n    x: int\n",
+        ),
+        (
+            "class A:\n    def __eq__(self, other):\n        return self.x == other.x\n",
+            "class A:\n    def __eq__(self, other):\n        return self.x == other.x\n\n"
+            "    def __hash__(self):\n        return hash(self.x)\n",
+        ),
+        (
+            "from functools import total_ordering\n\nclass A:\n    def __lt__(self, other):\n        return True\n",
+            "from functools import total_ordering\n\n@total_ordering\nclass A:\n    def __lt__(self, other):\n"
+            "        return True\n",
+        ),
+        (
+            "from enum import Enum, IntEnum\n\nclass A(Enum):\n    X = 1\n",
+            "from enum import Enum, IntEnum\n\nclass A(IntEnum):\n    X = 1\n",
+        ),
+    ],
+)
+def test_declarations_of_classes(before: str, after: str):
+    assert after in made_of("declaration", before)
+
+
+def test_an_exception_of_the_project_is_known_whatever_its_name():
+    text = """
+        class Refused(Exception):
+            pass
+
+        def f(a):
+            raise RuntimeError(a)
+    """
+    assert offers("exception", text, "RuntimeError", "Refused")

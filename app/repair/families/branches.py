@@ -25,6 +25,7 @@ class Branches(Family):
             yield from self._into_else(node, view)
         if isinstance(node, ast.If) and view.source.function_of(node) is not None:
             yield from self._swapped(node, view)
+            yield from self._earlier(node, view)
             yield from self._without_else(node, view)
             yield from self._default(node, view)
             yield from self._last_else(node, view)
@@ -81,6 +82,25 @@ class Branches(Family):
             return
         edits = (Edit(*one, text[two[0] : two[1]]), Edit(*two, text[one[0] : one[1]]))
         yield Proposal(edits, "swaps the two branches", 0.85)
+
+    def _earlier(self, node: ast.If, view: ModuleView) -> Iterator[Proposal]:
+        """An ``elif`` before the branch that hides it."""
+        above = view.source.parents.get(node)
+        if not is_elif(view, node) or not isinstance(above, ast.If):
+            return
+        if not all(view.source.alone_on_lines(each) for each in (*above.body, *node.body)):
+            return
+        text = view.source.text
+        tests = view.source.span(above.test), view.source.span(node.test)
+        bodies = lines_of(view, above.body), lines_of(view, node.body)
+        if any(not text[start:end].endswith("\n") for start, end in bodies):
+            return
+        edits = tuple(
+            Edit(*here, text[there[0] : there[1]])
+            for one, two in (tests, bodies)
+            for here, there in ((one, two), (two, one))
+        )
+        yield Proposal(tuple(sorted(edits)), "asks for the later case first", 0.75)
 
     def _without_else(self, node: ast.If, view: ModuleView) -> Iterator[Proposal]:
         """The other branch runs in any case."""

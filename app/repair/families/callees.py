@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ..edits import replace
+from ..facts import functions, once
 from ..family import Family, Proposal
-from ..scope import ModuleView
+from ..scope import ModuleView, parameters
 from ..similarity import likeness
 from ..source import Edit
 
@@ -186,7 +187,7 @@ for _one, _two in _PAIRS:
     _PARTNERS.setdefault(_one, []).append(_two)
     _PARTNERS.setdefault(_two, []).append(_one)
 
-_MOST_SIBLINGS = 8
+_MOST_SIBLINGS = 12
 
 
 class Callees(Family):
@@ -242,9 +243,22 @@ class Callees(Family):
         weights: dict[str, float] = {
             new: max(0.35, 1.0 - 0.1 * i) for i, new in enumerate(_PARTNERS.get(old, ()))
         }
-        ranked = sorted(dict.fromkeys(siblings), key=lambda name: (-likeness(old, name), name))
+        counts = once(view, _arities, view.source.tree)
+        ranked = sorted(
+            dict.fromkeys(siblings),
+            key=lambda name: (counts.get(name) != counts.get(old), -likeness(old, name), name),
+        )
         for name in ranked[:_MOST_SIBLINGS]:
             if name != old and not name.startswith("__"):
                 weights.setdefault(name, 0.25 + 0.6 * likeness(old, name))
         for new, weight in weights.items():
             yield Proposal((Edit(end - len(old), end, new),), f"calls {new} instead of {old}", weight)
+
+
+def _arities(tree: ast.Module, view: ModuleView) -> dict[str, int]:
+    """How many parameters the file's functions have, by name; those of methods without the object."""
+    found: dict[str, int] = {}
+    for each in functions(view):
+        given = parameters(each)
+        found.setdefault(each.name, len(given) - (given[:1] in (("self",), ("cls",))))
+    return found

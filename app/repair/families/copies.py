@@ -38,6 +38,7 @@ class Copies(Family):
             yield from self._iterated(node, view)
         elif isinstance(node, ast.Call):
             yield from self._appended(node, function, kinds, view)
+            yield from self._emptied(node, function, kinds, view)
         elif (
             isinstance(node, ast.Yield)
             and isinstance(node.value, ast.Name)
@@ -134,6 +135,21 @@ class Copies(Family):
         for argument in node.args:
             if isinstance(argument, ast.Name) and argument.id in kinds.changed(function):
                 yield from _copied(argument, function, kinds, view, 0.95)
+
+    def _emptied(
+        self, node: ast.Call, function: Function, kinds: _Kinds, view: ModuleView
+    ) -> Iterator[Proposal]:
+        """``x.clear()`` also empties what was handed out before; a new container does not."""
+        parent = view.source.parents.get(node)
+        called = node.func
+        if not isinstance(called, ast.Attribute) or called.attr != "clear" or node.args:
+            return
+        if not isinstance(parent, ast.Expr) or not isinstance(called.value, (ast.Name, ast.Attribute)):
+            return
+        text, kind = view.source.segment(called.value), kinds.of(called.value, function)
+        made = {"list": "[]", "dict": "{}", "set": "set()"}
+        for empty in [made[kind]] if kind else list(made.values()):
+            yield Proposal(replace(view, node, f"{text} = {empty}"), f"starts a new {text}", 0.9)
 
     def _arguments(
         self, node: ast.stmt, function: Function, kinds: _Kinds, view: ModuleView

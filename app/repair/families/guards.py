@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from ..blocks import first_real, own_nodes
@@ -45,6 +46,15 @@ class Guards(Family):
             for condition, weight in _conditions(subject, kinds):
                 yield from self._exits(node, function, view, condition, subject, weight * nearer)
             yield from self._defaults(node, view, subject, kinds, 0.55 * nearer)
+        given = parameters(function)
+        plain = [
+            subject
+            for subject, _ in subjects[:_MOST_SUBJECTS]
+            if subject.isidentifier() and subject not in given
+        ]
+        for one, two in itertools.combinations(plain, 2):
+            condition = f"{one} is None or {two} is None"
+            yield from self._exits(node, function, view, condition, one, 0.6)
         if node is first_real(function):
             yield from self._refusals(node, function, view)
         yield from self._absent_keys(node, function, view)

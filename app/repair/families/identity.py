@@ -66,5 +66,7 @@ class Identity(Family):
                 yield Proposal(
                     replace(view, node, f"not {enclosed(view, node.left)}"), "asks for emptiness too", 0.8
                 )
+                yield Proposal(replace(view, node, f"None in {text}"), "asks for a None inside", 0.35)
             elif isinstance(operator, ast.IsNot):
                 yield Proposal(replace(view, node, text), "asks for emptiness too", 0.8)
+                yield Proposal(replace(view, node, f"None not in {text}"), "asks for a None inside", 0.35)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..edits import insert_after, replace
+from ..facts import own_returns
 from ..family import Family, Proposal
 from ..scope import ModuleView
 
@@ -29,15 +30,20 @@ class Jumps(Family):
                 yield Proposal(replace(view, node, "return"), "replaces pass by return", 0.6)
         elif isinstance(node, ast.Return) and looping:
             yield Proposal(replace(view, node, "continue"), "continues instead of returning", 0.4)
-        elif isinstance(node, ast.stmt) and looping and not isinstance(node, ast.Raise):
-            yield from self._missing(node, view)
+        elif isinstance(node, ast.stmt) and not isinstance(node, ast.Raise):
+            yield from self._missing(node, view, looping=looping)
 
-    def _missing(self, node: ast.stmt, view: ModuleView) -> Iterator[Proposal]:
+    def _missing(self, node: ast.stmt, view: ModuleView, *, looping: bool) -> Iterator[Proposal]:
         parent = view.source.parents.get(node)
         block = view.source.block_of(node)
         if block is None or block[-1] is not node or not isinstance(parent, (ast.If, ast.ExceptHandler)):
             return
-        for word, weight in (("break", 0.7), ("continue", 0.7)):
+        for word, weight in (("break", 0.7), ("continue", 0.7)) if looping else ():
             edits = insert_after(view, node, [word])
             if edits is not None:
                 yield Proposal(edits, f"adds the missing {word}", weight)
+        function = view.source.function_of(node)
+        bare = function is not None and all(each.value is None for each in own_returns(function, view))
+        edits = insert_after(view, node, ["return"]) if bare else None
+        if edits is not None:
+            yield Proposal(edits, "adds the missing return", 0.6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..edits import replace
+from ..edits import enclosed, replace
 from ..family import Family, Harm, Proposal
 from ..scope import ModuleView
 from ..source import Edit
@@ -36,6 +36,20 @@ class MappingAccess(Family):
                 base, key = view.source.segment(target.value), view.source.segment(target.slice)
                 text = f"{base}.setdefault({key}, {view.source.segment(node.value)})"
                 yield Proposal(replace(view, node, text), "keeps a value that is already there", 0.4)
+                if view.source.loop_of(node) is not None:
+                    yield from self._accumulated(node, base, key, view)
+
+    def _accumulated(self, node: ast.Assign, base: str, key: str, view: ModuleView) -> Iterator[Proposal]:
+        """A value that replaces the earlier ones of its key where all count."""
+        value = view.source.segment(node.value)
+        if "\n" in value:
+            return
+        added = f"{base}[{key}] = {base}.get({key}, 0) + {enclosed(view, node.value)}"
+        gathered = f"{base}.setdefault({key}, []).append({value})"
+        for text, weight in ((added, 0.6), (f"{base}[{key}] += {value}", 0.5), (gathered, 0.5)):
+            yield Proposal(
+                replace(view, node, text), "adds to what the key has already", weight, Harm.PRECISE
+            )
 
     def _lookup(self, node: ast.Subscript, view: ModuleView) -> Iterator[Proposal]:
         if isinstance(node.slice, (ast.Slice, ast.Tuple, ast.UnaryOp)):

@@ -28,10 +28,21 @@ _REST_OF_FUNCTION = 0.12
 """Share of its function's score for a line that no failing test ran."""
 _HEADER = 0.5
 """Share for a function's own header (defaults, decorators) and the values at module level it uses."""
+_DECLARED = 0.3
+"""Share for the declaration of a class that a failing test names: what it makes has no lines of its own."""
 
 
-def rank(outlines: Mapping[str, Outline], evidence: Evidence, notes: Iterable[str]) -> Localisation:
-    """The ranking; equal evidence goes by path and line."""
+def rank(
+    outlines: Mapping[str, Outline],
+    evidence: Evidence,
+    notes: Iterable[str],
+    mentioned: frozenset[str] = frozenset(),
+) -> Localisation:
+    """The ranking; equal evidence goes by path and line.
+
+    Args:
+        mentioned: simple names in the source of the failing tests.
+    """
     items = evidence.items
     shares = suspicions([item.values for item in items])
     order = sorted(range(len(items)), key=lambda i: (-shares[i], items[i].path, items[i].statement.first))
@@ -46,14 +57,14 @@ def rank(outlines: Mapping[str, Outline], evidence: Evidence, notes: Iterable[st
     functions = {place: score / total for place, score in functions.items()}
     ranked = sorted(functions, key=lambda place: (-functions[place], place[0], best[place].statement.first))
     top = shares[order[0]] if order else 1.0
-    levels: dict[str, dict[int, float]] = {path: {} for path in sorted({item.path for item in items})}
+    levels: dict[str, dict[int, float]] = {path: {} for path in sorted(outlines)}
     for item, share in zip(items, shares, strict=True):
         level = (share / top) ** _TEMPER if top else 0.0
         for line in range(item.statement.first, item.statement.last + 1):
             levels[item.path][line] = max(level, levels[item.path].get(line, 0.0))
     return Localisation(
         tuple(_location(best[place], functions[place], evidence) for place in ranked),
-        {path: _spread(outlines[path].source, lines) for path, lines in levels.items()},
+        {path: _spread(outlines[path].source, lines, mentioned) for path, lines in levels.items()},
         {path: outlines[path].source for path in levels},
         tuple(notes),
         tuple(_location(items[index], shares[index], evidence) for index in order),
@@ -72,7 +83,7 @@ def _location(item: Item, score: float, evidence: Evidence) -> Location:
     )
 
 
-def _spread(source: ModuleSource, scores: Mapping[int, float]) -> dict[int, float]:
+def _spread(source: ModuleSource, scores: Mapping[int, float], mentioned: frozenset[str]) -> dict[int, float]:
     """Scores of statements, spread over the rest of their functions, headers and values they use."""
     spread = dict(scores)
 
@@ -100,6 +111,13 @@ def _spread(source: ModuleSource, scores: Mapping[int, float]) -> dict[int, floa
             best = max((used.get(name, 0.0) for name in _stored(statement)), default=0.0)
             if best and isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
                 raise_to(statement.lineno, statement.end_lineno or statement.lineno, best * _HEADER)
+    for owner in ast.walk(source.tree):
+        if isinstance(owner, ast.ClassDef) and owner.name in mentioned:
+            first = min([owner.lineno, *(each.lineno for each in owner.decorator_list)])
+            raise_to(first, owner.lineno, _DECLARED)
+            for statement in owner.body:
+                if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+                    raise_to(statement.lineno, statement.end_lineno or statement.lineno, _DECLARED)
     return dict(sorted(spread.items()))
 
 
