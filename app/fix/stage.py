@@ -28,6 +28,7 @@ from ..repo.environment import (
 )
 from ..repo.facts import repository_facts
 from ..repo.testing.adapters import TestAdapter, adapter_for_command, detect_adapter
+from ..repo.testing.patience import seconds_for_one_test
 from ..repo.testing.place import inside_mount
 from ..repo.testing.runner import TestRunner
 from ..trust import is_trusted, remember_trust
@@ -230,5 +231,5 @@ def _trusted_recipe(repository: Path, trust: bool, tell: Tell) -> Recipe | None:
 def _timeouts(recipe: Recipe | None, max_time_s: float) -> tuple[float, float]:
     """Seconds for a whole run of tests, and for one test."""
     run = (recipe.run_timeout_s if recipe else None) or 900.0
-    test = (recipe.test_timeout_s if recipe else None) or 60.0
+    test = (recipe.test_timeout_s if recipe else None) or seconds_for_one_test(max_time_s)
     return min(run, max_time_s), test
