@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -32,6 +33,16 @@ from .stage import Stage, set_the_stage
 from .verify import SILENCED, Verification, verify
 from .work import AttemptLog, do_the_work
 
+_CLEAN_UP_S = 0.6
+"""Of the run's time, for taking the stage down and writing the result ..."""
+_ANSWER_S = 1.0
+"""... and before that for tools to come to an answer by themselves; ..."""
+_CLEAN_UP_SHARE = 0.05
+"""... each at most this share of it."""
+_KEEP_S = 2.0
+_FINAL = "final"
+"""The attempt that holds what was changed at the end."""
+
 
 class FixJob:
     """One run. ``result`` is truthful at every moment, so it can be written whenever the run ends."""
@@ -46,7 +57,13 @@ class FixJob:
         self.ledger = EvidenceLedger()
         self.recording: Recording | None = None
         self._listener = listener
-        self._deadline = time.monotonic() + options.max_time_s
+        self._stage: Stage | None = None
+        self._reproduction: Reproduction | None = None
+        self._phase_now = ""
+        # What --max-time bounds is the whole command: taking the stage down and writing count too.
+        now, seconds = time.monotonic(), options.max_time_s
+        self._deadline = now + seconds - min(_CLEAN_UP_S, _CLEAN_UP_SHARE * seconds)
+        self._work_until = self._deadline - min(_ANSWER_S, _CLEAN_UP_SHARE * seconds)
 
     async def run(self, run: RunDirectory) -> None:
         """Does it all in ``run``'s folder; ``result`` says how it ended.
@@ -55,42 +72,74 @@ class FixJob:
             WhimbrelError: what ended the run early; the result already carries it.
             asyncio.CancelledError: after everything running was ended.
         """
-        stage: Stage | None = None
+        clock = asyncio.timeout(max(0.0, self._deadline - time.monotonic()))
         try:
-            issue = read_issue(self.options.issue)
-            log = read_log(self.options.log)
-            with self._phase("set_up", "Set up"):
-                load_model(self.options.model)  # a wrong name should not cost a set-up
-                stage = await set_the_stage(self.options, run, self.ledger, self._tell)
-                self._describe(stage)
-                self._record(stage, issue)
-            with self._phase("reproduce", "Reproduce"):
-                stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
-                wanted = stage.selection or self._named_by(log, stage)
-                reproduction = await reproduce(stage, wanted, self._tell, by_person=bool(stage.selection))
-                if issue.text and not reproduction.failing:
-                    reproduction = await self._from_issue(stage, reproduction, issue)
-                self._before(reproduction)
-            if not reproduction.failing and not issue.text:
-                self._check_time("Work")
-                raise nothing_fails(reproduction)
-            with self._phase("work", "Work"):
-                outcome = await self._work(stage, reproduction, issue, log)
-            with self._phase("verify", "Verify"):
-                stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
-                verification = await verify(stage, reproduction, self._tell)
-                self._after(verification)
-            self._conclude(outcome, reproduction, verification)
+            try:
+                async with clock:
+                    await self._phases(run)
+            except TimeoutError as error:
+                if not clock.expired():
+                    raise
+                raise BudgetExceeded(
+                    f"the time of --max-time was used up in the phase '{self._phase_now}'",
+                    hint="raise --max-time",
+                ) from error
+        except asyncio.CancelledError:
+            await self._keep_best()
+            raise
         except WhimbrelError as error:
+            await self._keep_best()
             self.result.end_with(error)
             raise
         finally:
             self.result.evidence = [row.to_json() for row in self.ledger.rows]
             self.attempts.into(self.result)
-            if stage is not None:
-                for note in stage.workspace.notes:
+            if self._stage is not None:
+                for note in self._stage.workspace.notes:
                     self.result.note(note)
-                await self._close(stage)
+                await self._close(self._stage)
+
+    async def _phases(self, run: RunDirectory) -> None:
+        issue = read_issue(self.options.issue)
+        log = read_log(self.options.log)
+        with self._phase("set_up", "Set up"):
+            load_model(self.options.model)  # a wrong name should not cost a set-up
+            self._stage = stage = await set_the_stage(self.options, run, self.ledger, self._tell)
+            self._describe(stage)
+            self._record(stage, issue)
+        with self._phase("reproduce", "Reproduce"):
+            stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
+            wanted = stage.selection or self._named_by(log, stage)
+            reproduction = await reproduce(stage, wanted, self._tell, by_person=bool(stage.selection))
+            if issue.text and not reproduction.failing:
+                reproduction = await self._from_issue(stage, reproduction, issue)
+            self._before(reproduction)
+        if not reproduction.failing and not issue.text:
+            self._check_time("Work")
+            raise nothing_fails(reproduction)
+        self._reproduction = reproduction
+        with self._phase("work", "Work"):
+            outcome = await self._work(stage, reproduction, issue, log)
+        with self._phase("verify", "Verify"):
+            stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
+            verification = await verify(stage, reproduction, self._tell)
+            self._after(verification)
+        self._conclude(outcome, reproduction, verification)
+
+    async def _keep_best(self) -> None:
+        """What was changed when the run ends before its verdict: an attempt, not verified."""
+        stage, reproduction = self._stage, self._reproduction
+        if stage is None or reproduction is None or _FINAL in self.attempts.diffs:
+            return
+        try:
+            async with asyncio.timeout(_KEEP_S):
+                diff = await stage.workspace.diff(reproduction.start)
+        except (TimeoutError, WhimbrelError, OSError) as error:
+            self._tell("warning", f"what was changed in the copy could not be kept: {error}")
+            return
+        if diff:
+            text = diff.decode("utf-8", "surrogateescape")
+            self.attempts.keep_diff(_FINAL, text, "not verified: the run ended before that")
 
     async def _close(self, stage: Stage) -> None:
         """Takes the stage down; trouble with that is told, but takes nothing from what was proved."""
@@ -112,21 +161,15 @@ class FixJob:
         assert self.recording is not None
         outcome = await do_the_work(
             self.options, stage, reproduction, self.ledger, self.attempts,
-            issue=issue, log=log, deadline=self._deadline, session=self.recording.session,
+            issue=issue, log=log, deadline=self._work_until, session=self.recording.session,
             emit=self._listener, tell=self._tell,
         )  # fmt: skip
         self.result.claimed = outcome.final_text
         self.result.steps = outcome.steps
         self.result.usage = outcome.usage.model_dump()
-        if time.monotonic() > self._deadline:
-            diff = await stage.workspace.diff(reproduction.start)
-            if diff:
-                self.attempts.keep_diff(
-                    "final", diff.decode("utf-8", "surrogateescape"), "not verified: the time was over"
-                )
-            if outcome.error is not None:
-                # It says what the time was spent on; the next phase could only say that there is none left.
-                raise outcome.error
+        if time.monotonic() > self._work_until and outcome.error is not None:
+            # It says what the time was spent on; the next phase could only say that there is none left.
+            raise outcome.error
         return outcome
 
     def _conclude(self, outcome: AgentOutcome, reproduction: Reproduction, check: Verification) -> None:
@@ -153,7 +196,7 @@ class FixJob:
             return
         if check.patch:
             self.attempts.keep_diff(
-                "final", check.patch.decode("utf-8", "surrogateescape"), check.verdict.reason
+                _FINAL, check.patch.decode("utf-8", "surrogateescape"), check.verdict.reason
             )
         if outcome.error is not None:
             raise outcome.error
@@ -289,6 +332,7 @@ class FixJob:
     @contextmanager
     def _phase(self, name: str, title: str) -> Generator[None]:
         self._listener(JobEvent("phase", title, phase=name))
+        self._phase_now = title
         self._check_time(title)
         begin = time.monotonic()
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from ..evidence import EvidenceLedger
 from ..sessions import SessionWriter
 from ..tools.base import ToolContext
 from ..tools.registry import default_tools
+from ..tools.repair import INTERRUPTED, SCRATCH
 from ..tools.run_tests import recall
 from .events import JobEvent, Listener
 from .intake import Issue
@@ -55,6 +56,12 @@ class AttemptLog:
                     "summary": f"{data['path']} ({data.get('strategy', '')})",
                 }
             )
+
+    def see_unfinished(self, scratch: Mapping[str, Any]) -> None:
+        """What a search had found when it was cut off; ``scratch`` is the tools' memory."""
+        data = scratch.get(SCRATCH)
+        if isinstance(data, dict) and cast("dict[str, Any]", data).get("status") == INTERRUPTED:
+            self._see_repair(cast("dict[str, Any]", data))
 
     def _see_repair(self, data: dict[str, Any]) -> None:
         number = sum(1 for attempt in self.attempts if attempt["name"].startswith("search")) + 1
@@ -146,7 +153,10 @@ async def do_the_work(
         messages = opening(
             _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
         )
-        return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
+        try:
+            return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
+        finally:
+            attempts.see_unfinished(context.scratch)
     finally:
         await model.close()
 

@@ -12,6 +12,7 @@ from typing import Any
 from ...sandbox.base.errors import ToolError
 from ...sandbox.workspace.names import is_test_path
 from ..tools.base import Progress, ToolContext
+from ..tools.repair import INTERRUPTED, SCRATCH
 from .baseline import Baseline, take_baseline
 from .behaviour import Behaviour
 from .candidates import Candidate
@@ -28,9 +29,6 @@ from .source import ModuleSource
 from .validate import Validator
 from .workspace_edit import keep
 
-SCRATCH = "repair"
-"""``ToolContext.scratch`` key under which the latest result lies, also after a cancellation."""
-
 _MOST_PROOFS = 4
 _MOST_ALTERNATIVES = 5
 
@@ -45,6 +43,18 @@ class _Run:
     phases: dict[str, float] = field(default_factory=dict[str, float])
     behaviour: Behaviour = field(default_factory=Behaviour)
     modes: Mapping[str, int] = field(default_factory=dict[str, int])
+    ranked: Sequence[Candidate] = ()
+    """The plausible ones in order, once that is known."""
+    proven: list[tuple[Candidate, Proof]] = field(default_factory=list[tuple[Candidate, Proof]])
+
+    def best_so_far(self) -> list[dict[str, Any]]:
+        """What is proven, then what passes, else what goes half the way."""
+        proofs = {id(candidate): proof for candidate, proof in self.proven}
+        found = [candidate for candidate, _ in self.proven]
+        found += [each for each in self.ranked or self.state.plausible if id(each) not in proofs]
+        if not found:
+            found = [each.candidate for each in sorted(self.state.partial, key=lambda each: -len(each.green))]
+        return [self.patch(each, proofs.get(id(each))) for each in found[:_MOST_ALTERNATIVES]]
 
     def patch(
         self, candidate: Candidate, proof: Proof | None, other_than: Candidate | None = None
@@ -122,8 +132,7 @@ async def repair(
     try:
         context.scratch[SCRATCH] = await _search_and_prove(context, run, localisation, limits, clock)
     except asyncio.CancelledError:
-        found = [run.patch(each, None) for each in run.state.plausible[:1]]
-        context.scratch[SCRATCH] = run.result("interrupted", found)
+        context.scratch[SCRATCH] = run.result(INTERRUPTED, run.best_so_far())
         raise
     return context.scratch[SCRATCH]
 
@@ -159,8 +168,8 @@ async def _search_and_prove(
             choice = replace(choice, ranked=(smallest, *choice.ranked[1:]))
     finally:
         run.modes = validator.modes
+        run.phases["validate_s"] = time.monotonic() - started
         await validator.close()
-    run.phases["validate_s"] = time.monotonic() - started
     # Tests may have rewritten files of the project while candidates ran.
     await context.workspace.restore(run.baseline.tree)
     report(run.state)
@@ -187,7 +196,7 @@ def _project_files(baseline: Baseline) -> list[str]:
 async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Clock) -> dict[str, Any]:
     """Proves the best patches in fresh processes and applies the one that holds."""
     started = time.monotonic()
-    proven: list[tuple[Candidate, Proof]] = []
+    run.ranked, proven = choice.ranked, run.proven
     wanted = 2 if choice.ambiguous else 1
     for candidate in choice.ranked[:_MOST_PROOFS]:
         places = " and ".join(f"{part.path}:{part.line}" for part in candidate.parts)
@@ -199,9 +208,7 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
             break
     run.phases["verify_s"] = time.monotonic() - started
     if not proven:
-        halves = sorted(run.state.partial, key=lambda each: -len(each.green))
-        attempts = choice.ranked or [each.candidate for each in halves]
-        return run.result("not_fixed", [run.patch(each, None) for each in attempts[:_MOST_ALTERNATIVES]])
+        return run.result("not_fixed", run.best_so_far())
     shown = {id(candidate) for candidate, _ in proven}
     candidate, proof = proven[0]
     # Patches that do the same are no alternatives.

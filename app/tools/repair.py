@@ -28,6 +28,10 @@ from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
 if TYPE_CHECKING:
     from ..repair.limits import Limits
 
+SCRATCH = "repair"
+"""``ToolContext.scratch`` key under which the latest result lies, also after a cancellation."""
+INTERRUPTED = "interrupted"
+
 
 class RepairArguments(ToolArguments):
     tests: list[str] = Field(
