@@ -1,12 +1,14 @@
-"""The order of a search: likely single edits, built expressions, the other edits, pairs of edits."""
+"""The order of a search: likely single edits, built expressions, pairs that have a half, the other edits,
+other pairs. Between the likely ones, halves that were found are put together."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..repo.testing.report import Outcome
 from ..tools.base import ToolContext
@@ -15,12 +17,13 @@ from .candidates import Candidate, generate
 from .evidence import Evidence
 from .family import Harm
 from .gathering import gather
+from .halves import Halves
 from .knowledge import Knowledge
 from .limits import TIME, Clock, Limits
 from .localise import Localisation
-from .pairs import pairs
+from .pairs import Places, pairs
 from .search import Search, SearchState
-from .source import Edit
+from .source import Edit, ModuleSource
 from .synthesis.search import Budget, synthesise
 from .validate import Validator
 from .values import RuntimeValues, observe, places_of
@@ -33,6 +36,15 @@ _SYNTHESIS_SHARE = 0.2
 """Of the time that is left when it begins: the last resort, for where an experiment takes long."""
 _LATER_SHARE = 0.25
 """Of the candidate limit, kept for what is built and for pairs."""
+_CHUNK = 100
+"""Candidates between two looks at the halves found so far."""
+_LOOKED_AT = 12
+_PAIRS_OF_HALVES = 40
+"""Partial candidates looked at closely, and pairs of them, after a chunk."""
+_LIKELY_UNTIL, _WITH_A_HALF_UNTIL = 0.6, 0.85
+"""Shares of the time after which the next part begins, although not all were tried."""
+_PAIRS_WITH_A_HALF = 0.1
+"""Of the candidate limit, where partial candidates point at two faults."""
 _OBSERVED_TESTS = 6
 _OBSERVE_S = 20.0
 
@@ -81,20 +93,78 @@ async def hunt(
     later = int(_LATER_SHARE * limits.max_candidates)
     singles = replace(limits, max_candidates=limits.max_candidates - later)
     first = min(_BEFORE_BUILDING, singles.max_candidates)
-    await search.run(candidates[:first], singles, clock)
+    halves = Halves(search.baseline.targets, partial(_function_of, ground.localisation.sources, {}))
+    begun, end = time.monotonic(), clock.search_until
+
+    def late(share: float) -> bool:
+        over = time.monotonic() > begun + share * (end - begun)
+        state.hurried = state.hurried or over
+        return over
+
+    position = 0
+    while position < first and not state.plausible and not state.limit and not late(_LIKELY_UNTIL):
+        chunk = candidates[position : min(first, position + _CHUNK)]
+        position += len(chunk)
+        await search.run(chunk, singles, clock)
+        if not state.plausible and not state.limit:
+            await _join_halves(halves, search, state, limits, clock)
     if state.plausible:
         # The neighbours of what was found may lie beyond.
-        await search.run(itertools.islice(candidates, first, None), singles, clock)
+        await search.run(itertools.islice(candidates, position, None), singles, clock)
     if _done(state):
         return
     await _build(context, ground, search, validator, state, limits, clock)
     if _done(state):
         return
-    await search.run(itertools.islice(candidates, first, None), singles, clock)
+    if state.partial:
+        await _join_halves(halves, search, state, limits, clock, within_functions=True)
+        most = min(int(_PAIRS_WITH_A_HALF * limits.max_candidates), limits.max_candidates - state.tried)
+        likely = _pairs(candidates, ground, search, state, most)
+        while (chunk := list(itertools.islice(likely, _CHUNK))) and not _done(state):
+            if late(_WITH_A_HALF_UNTIL):
+                break
+            await search.run(chunk, limits, clock)
+    if _done(state):
+        return
+    await search.run(itertools.islice(candidates, position, None), singles, clock)
     if _done(state):
         return
     most = max(0, limits.max_candidates - state.tried)
-    await search.run(pairs(candidates, state.partial, ground.localisation.sources, most), limits, clock)
+    await search.run(_pairs(candidates, ground, search, state, most), limits, clock)
+
+
+async def _join_halves(
+    halves: Halves,
+    search: Search,
+    state: SearchState,
+    limits: Limits,
+    clock: Clock,
+    *,
+    within_functions: bool = False,
+) -> None:
+    """Tries partial candidates together, where they can turn everything green."""
+    green = frozenset[str]().union(*(each.green for each in state.partial))
+    if not green.issuperset(search.telling):
+        return
+    await search.look_at_partial(_LOOKED_AT, clock)
+    made = halves.pairs(state.partial, _PAIRS_OF_HALVES, within_functions=within_functions)
+    await search.run(made, limits, clock)
+
+
+def _pairs(
+    candidates: Sequence[Candidate], ground: Ground, search: Search, state: SearchState, most: int
+) -> Iterator[Candidate]:
+    baseline = search.baseline
+    coverage = {test: baseline.coverage.get(test, {}) for test in baseline.targets}
+    return pairs(candidates, state.partial, ground.localisation.sources, most, coverage)
+
+
+def _function_of(
+    sources: Mapping[str, ModuleSource], known: dict[str, Places], candidate: Candidate
+) -> tuple[str, int]:
+    if candidate.path not in known:
+        known[candidate.path] = Places(sources[candidate.path])
+    return candidate.path, known[candidate.path].function(candidate)
 
 
 def _done(state: SearchState) -> bool:

@@ -1,21 +1,23 @@
-"""Two edits at related places of one file, for faults that no single edit repairs.
+"""Two edits at related places, of one file or of two, for faults that no single edit repairs.
 
-Related are: an edit that turned some failing tests green, with anything; the same kind of
-edit at two places; edits of one function, more so when they concern the same names. The
-pairs come likeliest first, and their scores lie below those of the edits they are made of.
+Related are: an edit that turned some failing tests green, with what the other failing tests run
+through; the same kind of edit at two places; edits of one function, and less so of two, more so
+when they concern the same names. The pairs come likeliest first, and their scores lie below those
+of the edits they are made of.
 """
 
 from __future__ import annotations
 
 import ast
-import itertools
 import keyword
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from .candidates import Candidate
+from .joining import apart, joined
+from .search import Partial
 from .source import FUNCTIONS, ModuleSource
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -26,29 +28,34 @@ _MOST_PER_LINE = 12
 _MOST_FUNCTIONS = 8
 _MOST_OF_A_KIND = 6
 _TWO_PARTIAL, _ONE_PARTIAL = 0.98, 0.9
+_UNREACHED = 0.3
 _SAME_KIND, _SAME_SHAPE, _SAME_NAMES, _SAME_FUNCTION = 0.9, 0.7, 0.7, 0.5
+_NAMES_ACROSS, _ACROSS = 0.6, 0.45
+_MOST_ACROSS = 16
 
 
 def pairs(
     candidates: Sequence[Candidate],
-    partial: Sequence[tuple[int, Candidate]],
+    partial: Sequence[Partial],
     sources: Mapping[str, ModuleSource],
     limit: int,
+    coverage: Mapping[str, Mapping[str, Collection[int]]] | None = None,
 ) -> Iterator[Candidate]:
     """Combined candidates, at most ``limit``, each combination once; scores fall.
 
     Args:
         candidates: single edits, likeliest first.
-        partial: edits that turned some targets green, with how many (``SearchState.partial``).
+        partial: edits that turned some targets green (``SearchState.partial``).
         sources: the files they edit.
         limit: how many to give.
+        coverage: target -> path -> lines that it runs.
     """
-    places = {path: _Places(source) for path, source in sources.items()}
+    places = {path: Places(source) for path, source in sources.items()}
     found: dict[tuple[int, int], tuple[float, Candidate, Candidate]] = {}
     numbers = {id(each): number for number, each in enumerate(candidates)}
 
     def offer(one: Candidate, two: Candidate, relation: float) -> None:
-        if one.path != two.path or not _apart(one, two):
+        if not apart(one, two):
             return
         first, second = (numbers.setdefault(id(each), len(numbers)) for each in (one, two))
         key = (min(first, second), max(first, second))
@@ -58,40 +65,65 @@ def pairs(
         if key not in found or score > found[key][0]:
             found[key] = (score, one, two)
 
-    for one, two, relation in _with_partial(candidates, partial):
+    for one, two, relation in _with_partial(candidates, partial, coverage or {}):
         offer(one, two, relation)
     for one, two, relation in _alike(candidates, places):
         offer(one, two, relation)
-    for one, two, relation in _of_one_function(candidates, places):
+    groups = _by_function(candidates, places)
+    for one, two, relation in _of_one_function(groups):
+        offer(one, two, relation)
+    for one, two, relation in _of_two_functions(groups):
         offer(one, two, relation)
     ranked = sorted(found.items(), key=lambda item: (-round(item[1][0], 9), item[0]))
     for _, (score, one, two) in ranked[:limit]:
-        yield _joined(one, two, score)
+        yield joined(one, two, score)
     yield from _all_of_a_kind(candidates, limit - len(ranked))
 
 
 def _with_partial(
-    candidates: Sequence[Candidate], partial: Sequence[tuple[int, Candidate]]
+    candidates: Sequence[Candidate],
+    partial: Sequence[Partial],
+    coverage: Mapping[str, Mapping[str, Collection[int]]],
 ) -> Iterator[tuple[Candidate, Candidate, float]]:
-    """Half the way with the other half."""
-    most = max((green for green, _ in partial), default=0)
-    ranked = sorted(partial, key=lambda pair: (-pair[0], -pair[1].score))[:_MOST_PARTIAL]
-    chosen = [(green / most, each) for green, each in ranked]
-    for position, (green, one) in enumerate(chosen):
-        for _, two in chosen[position + 1 :]:
-            yield one, two, _TWO_PARTIAL * green
+    """Half the way with the other half: what the targets that are still red run through first."""
+    most = max((len(each.green) for each in partial), default=0)
+    ranked = sorted(partial, key=lambda each: (bool(each.breaks), -len(each.green), -each.candidate.score))
+    chosen = ranked[:_MOST_PARTIAL]
+    for position, half in enumerate(chosen):
+        share = len(half.green) / most
+        for other in chosen[position + 1 :]:
+            yield half.candidate, other.candidate, _TWO_PARTIAL * share
+        red = [test for test in coverage if test not in half.green]
+        reached: dict[tuple[str, int, int], float] = {}
         for two in candidates[:_MOST_BESIDE_PARTIAL]:
-            yield one, two, _ONE_PARTIAL * green
+            place = (two.path, two.line, two.end_line)
+            if place not in reached:
+                reached[place] = _reached(place, red, coverage)
+            yield half.candidate, two, _ONE_PARTIAL * share * reached[place]
+
+
+def _reached(
+    place: tuple[str, int, int],
+    tests: Sequence[str],
+    coverage: Mapping[str, Mapping[str, Collection[int]]],
+) -> float:
+    """From the share of tests that run any line of a place: 1 for all of them, or when it is unknown."""
+    path, first, last = place
+    known = [coverage[test].get(path, ()) for test in tests if coverage[test]]
+    if not known:
+        return 1.0
+    through = sum(any(line in lines for line in range(first, last + 1)) for lines in known)
+    return _UNREACHED + (1.0 - _UNREACHED) * through / len(known)
 
 
 def _alike(
-    candidates: Sequence[Candidate], places: Mapping[str, _Places]
+    candidates: Sequence[Candidate], places: Mapping[str, Places]
 ) -> Iterator[tuple[Candidate, Candidate, float]]:
     """The same mistake twice: equal edits at two places, or edits of one shape in two functions."""
-    equal: dict[tuple[str, str, str], list[Candidate]] = {}
+    equal: dict[tuple[str, str], list[Candidate]] = {}
     shaped: dict[tuple[str, str, str], list[Candidate]] = {}
     for each in candidates:
-        equal.setdefault((each.path, each.family, each.description), []).append(each)
+        equal.setdefault((each.family, each.description), []).append(each)
         shape = _WORD.sub("_", each.description)
         if shape != each.description:
             shaped.setdefault((each.path, each.family, shape), []).append(each)
@@ -100,15 +132,16 @@ def _alike(
             yield one, two, _SAME_KIND
     for group in shaped.values():
         for one, two in _couples(group[:_MOST_OF_A_KIND]):
-            known = places[one.path]
-            if known.function(one) != known.function(two):
+            if places[one.path].function(one) != places[two.path].function(two):
                 yield one, two, _SAME_SHAPE
 
 
-def _of_one_function(
-    candidates: Sequence[Candidate], places: Mapping[str, _Places]
-) -> Iterator[tuple[Candidate, Candidate, float]]:
-    """The best edits of each function with each other, not too many of any line."""
+_Groups = Mapping[tuple[str, int], Sequence[tuple[Candidate, frozenset[str]]]]
+"""Path and number of a function -> its best edits, with the names they concern."""
+
+
+def _by_function(candidates: Sequence[Candidate], places: Mapping[str, Places]) -> _Groups:
+    """The best edits of the likeliest functions, not too many of any line."""
     groups: dict[tuple[str, int], list[tuple[Candidate, frozenset[str]]]] = {}
     lines: dict[tuple[str, int], int] = {}
     for each in candidates:
@@ -120,6 +153,11 @@ def _of_one_function(
         if len(group) < _MOST_PER_FUNCTION and lines.get(line, 0) < _MOST_PER_LINE:
             lines[line] = lines.get(line, 0) + 1
             group.append((each, places[each.path].names(each)))
+    return groups
+
+
+def _of_one_function(groups: _Groups) -> Iterator[tuple[Candidate, Candidate, float]]:
+    """The best edits of each function with each other."""
     for group in groups.values():
         for position, (one, here) in enumerate(group):
             for two, there in group[position + 1 :]:
@@ -127,16 +165,26 @@ def _of_one_function(
                 yield one, two, _SAME_NAMES if related else _SAME_FUNCTION
 
 
+def _of_two_functions(groups: _Groups) -> Iterator[tuple[Candidate, Candidate, float]]:
+    """The very best edits of each function with those of each other one."""
+    best = [group[:_MOST_ACROSS] for group in groups.values()]
+    for position, group in enumerate(best):
+        for other in best[position + 1 :]:
+            for one, here in group:
+                for two, there in other:
+                    yield one, two, _NAMES_ACROSS if here & there else _ACROSS
+
+
 def _all_of_a_kind(candidates: Sequence[Candidate], limit: int) -> Iterator[Candidate]:
     """The same edit at three and more places at once."""
-    equal: dict[tuple[str, str, str], list[Candidate]] = {}
+    equal: dict[tuple[str, str], list[Candidate]] = {}
     for each in candidates:
-        equal.setdefault((each.path, each.family, each.description), []).append(each)
+        equal.setdefault((each.family, each.description), []).append(each)
     for group in list(equal.values())[: max(0, limit)]:
-        if 3 <= len(group) <= _MOST_OF_A_KIND and all(_apart(*couple) for couple in _couples(group)):
+        if 3 <= len(group) <= _MOST_OF_A_KIND and all(apart(*couple) for couple in _couples(group)):
             whole = group[0]
             for each in group[1:]:
-                whole = _joined(whole, each, 0.5 * min(whole.score, each.score))
+                whole = joined(whole, each, 0.5 * min(whole.score, each.score))
             yield whole
 
 
@@ -146,32 +194,8 @@ def _couples(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, Candidate]
             yield one, two
 
 
-def _apart(one: Candidate, two: Candidate) -> bool:
-    """Whether the edits touch different text (and do not insert at the same place)."""
-    edits = sorted((*one.edits, *two.edits))
-    for before, after in itertools.pairwise(edits):
-        if after.start < before.end or after.start == before.start:
-            return False
-    return True
-
-
-def _joined(one: Candidate, two: Candidate, score: float) -> Candidate:
-    first, second = (one, two) if one.edits[0] <= two.edits[0] else (two, one)
-    return Candidate(
-        path=one.path,
-        line=min(one.line, two.line),
-        end_line=max(one.end_line, two.end_line),
-        edits=tuple(sorted((*one.edits, *two.edits))),
-        family=first.family if first.family == second.family else f"{first.family}+{second.family}",
-        fault=first.fault if first.fault == second.fault else f"{first.fault} and {second.fault}",
-        description=f"{first.description}, and {second.description}",
-        harm=max(one.harm, two.harm),
-        score=score,
-    )
-
-
-class _Places:
-    """What of a file edits touch."""
+class Places:
+    """What edits of a file touch."""
 
     def __init__(self, source: ModuleSource) -> None:
         self._source = source

@@ -72,6 +72,9 @@ class Search:
         validator: where tests run.
         state: filled while running.
         report: called now and then, and at every plausible patch.
+
+    Attributes:
+        telling: the targets that every candidate runs, whether it turns the first one green or not.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class Search:
         self._reported = 0.0
         self._after_first = 0
         self._passing_stages: dict[tuple[_Place, ...], list[Stage]] = {}
-        self._telling = _telling(baseline)
+        self.telling = _telling(baseline)
 
     async def run(self, candidates: Iterable[Candidate], limits: Limits, clock: Clock) -> None:
         """Goes through the candidates; what it found is in the state. May be called again with more."""
@@ -181,8 +184,8 @@ class Search:
 
     def _stages(self, candidate: Candidate) -> list[Stage]:
         """Targets that tell most, the other targets, the tests through the edited lines, everything else."""
-        make, telling = self._validator.stage, set(self._telling)
-        stages = [make(self._telling, stop_first=False)]
+        make, telling = self._validator.stage, set(self.telling)
+        stages = [make(self.telling, stop_first=False)]
         others = [test for test in self.baseline.targets if test not in telling]
         if others:
             stages.append(make(others, stop_first=False))

@@ -9,6 +9,7 @@ from whimbrel.app.repair.candidates import Candidate, generate
 from whimbrel.app.repair.evidence import Evidence
 from whimbrel.app.repair.localise import Localisation
 from whimbrel.app.repair.pairs import pairs
+from whimbrel.app.repair.search import Partial
 from whimbrel.app.repair.source import ModuleSource
 
 TWICE = """
@@ -71,7 +72,7 @@ def test_half_a_repair_is_combined_with_everything_early():
     (half,) = (each for each in candidates if each.description == "replaces -= by +=")
     changes = (("total = 1", "total = 0"), ("-=", "+="))
     without = rank(list(pairs(candidates, [], sources, 2000)), sources["m.py"], *changes)
-    made = list(pairs(candidates, [(1, half)], sources, 2000))
+    made = list(pairs(candidates, [Partial(half, frozenset({"t"}))], sources, 2000))
     assert rank(made, sources["m.py"], *changes) < min(20, without)
     assert sum(half.edits[0] in each.edits for each in made[:20]) > 10
 
