@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...sandbox.base.errors import EnvironmentBroken, NothingToFix, UsageError, WhimbrelError
 from ..repo.environment import diagnose
 from ..repo.testing.problems import RunProblem
+from ..repo.testing.repeats import Repeats, repeat
 from ..repo.testing.report import Outcome, TestCase, TestReport
 from ..repo.testing.runner import TestRun
 from .stage import Stage
@@ -70,12 +71,15 @@ async def reproduce(
     report = before.report
     wanted = _known(report, wanted, tell, by_person=by_person)
     failing = [case.id for case in report.cases if case.outcome.bad and _chosen(case, wanted)]
-    flaky = await _flaky_among(stage, failing)
+    repeats = await _repeated(stage, report, failing)
+    flaky = repeats.flaky
     targets = tuple(test for test in failing if test not in flaky)
     for test in flaky:
         tell("warning", f"{test} fails only sometimes on the same code; it is no target")
+    for test in repeats.after:
+        tell("info", f"{test} passes alone and fails after other tests")
     files = tuple(error.path for error in report.collection_errors if _file_chosen(error.path, wanted))
-    return Reproduction(before, targets, files, tuple(flaky), tuple(wanted))
+    return Reproduction(before, targets, files, flaky, tuple(wanted))
 
 
 def nothing_fails(found: Reproduction) -> WhimbrelError:
@@ -149,17 +153,12 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-async def _flaky_among(stage: Stage, failing: Sequence[str]) -> list[str]:
-    """Failing tests that pass when run again, alone, on the same tree."""
-    suspects = list(failing)[:MAX_FLAKY_CHECKS]
-    if not suspects:
-        return []
-    again = await stage.tests.run(suspects, purpose="flaky-check")
-    outcomes = again.report.by_id()
-    return [
-        test for test in suspects
-        if test in outcomes and outcomes[test].outcome in (Outcome.PASSED, Outcome.XFAILED, Outcome.XPASSED)
-    ]  # fmt: skip
+async def _repeated(stage: Stage, report: TestReport, failing: Sequence[str]) -> Repeats:
+    """What failing tests do when they run again on the same tree."""
+    known = report.by_id()
+    # A test that hung would only use up its whole limit once more.
+    suspects = [test for test in failing if known[test].outcome is not Outcome.TIMEOUT]
+    return await repeat(stage.tests, report, suspects[:MAX_FLAKY_CHECKS])
 
 
 def _chosen(case: TestCase, wanted: Sequence[str]) -> bool:

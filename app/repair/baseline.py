@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...sandbox.base.errors import EnvironmentBroken
 from ...sandbox.workspace.names import is_test_path
+from ..repo.testing.repeats import repeat
 from ..repo.testing.report import CollectionError, Outcome, TestCase, TestReport
 from ..tools.base import ToolContext
 from .localisation.history import remember
@@ -34,6 +35,8 @@ class Baseline:
     flaky: tuple[str, ...]
     duration_s: float
     ledger_row: int
+    after: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Targets that fail only in company -> the tests that run before them then."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -69,6 +72,16 @@ class Baseline:
             if case.id in self.passing and wanted & self.coverage.get(case.id, {}).get(path, frozenset())
         )
 
+    def in_company(self, tests: Sequence[str]) -> tuple[str, ...]:
+        """The tests with those that must run before them, each once, in the order of the suite."""
+        known_good = self.passing.union(self.targets)
+        before = {each for test in tests for each in self.after.get(test, ()) if each in known_good}
+        if not before:
+            return tuple(tests)
+        wanted = before.union(tests)
+        known = [case.id for case in self.report.cases if case.id in wanted]
+        return (*known, *(test for test in tests if test not in set(known)))
+
     def slowest(self, ids: Sequence[str]) -> float:
         """Seconds of the slowest of some tests."""
         known = self.report.by_id()
@@ -94,8 +107,8 @@ async def take_baseline(context: ToolContext) -> Baseline:
     bad = run.report.failing()
     # A test that hung would only use up its whole limit once more.
     again = [case.id for case in bad if case.outcome is not Outcome.TIMEOUT][:_MOST_RERUN]
-    outcomes = await context.tests.flaky(again, times=_FLAKY_RERUNS) if again else {}
-    flaky = tuple(test for test, seen in outcomes.items() if Outcome.PASSED.value in seen)
+    repeats = await repeat(context.tests, run.report, again, times=_FLAKY_RERUNS)
+    flaky = repeats.flaky
     baseline = Baseline(
         tree=await context.workspace.snapshot(),
         report=run.report,
@@ -105,6 +118,7 @@ async def take_baseline(context: ToolContext) -> Baseline:
         flaky=flaky,
         duration_s=run.result.duration_s,
         ledger_row=run.row.number,
+        after=repeats.after,
     )
     context.scratch[_SCRATCH] = baseline
     if baseline.targets:

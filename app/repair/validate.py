@@ -337,7 +337,8 @@ class Validator:
 
     def stage(self, tests: Sequence[str], *, stop_first: bool = True) -> Stage:
         """A stage with a limit that follows from what the tests took before."""
-        return Stage(tuple(tests), self._seconds(tests), stop_first)
+        tests = self._baseline.in_company(tests)
+        return Stage(tests, self._seconds(tests), stop_first)
 
     def _ordered(self, tests: frozenset[str]) -> list[str]:
         return [case.id for case in self._baseline.report.cases if case.id in tests]
