@@ -10,7 +10,17 @@ from functools import cached_property
 from .adapt import adapter
 from .facts import once, walk
 from .scope import ModuleView, parameters
-from .scope_clauses import Clause, attributes_set, bounds, differences, present, signs, unset, used_names
+from .scope_clauses import (
+    Clause,
+    attributes_set,
+    bounds,
+    differences,
+    kinds,
+    present,
+    signs,
+    unset,
+    used_names,
+)
 from .source import FUNCTIONS, Function
 
 _FLIPPED: dict[type[ast.cmpop], str] = {
@@ -72,6 +82,7 @@ class Conditions:
             *unset(view, function, nodes, known),
             *present(used),
             *differences(view, place, used),
+            *kinds(view, nodes),
             *attributes_set(view, nodes, known),
             *signs(nodes, known),
         ):

@@ -20,6 +20,7 @@ from .gathering import gather
 from .halves import Halves
 from .knowledge import Knowledge
 from .limits import TIME, Clock, Limits
+from .localisation.testview import TestFiles
 from .localise import Localisation
 from .pairs import Places, pairs
 from .search import Search, SearchState
@@ -56,6 +57,7 @@ class Ground:
     localisation: Localisation
     knowledge: Knowledge
     values: RuntimeValues | None
+    tests: TestFiles | None = None
 
 
 async def prepare(
@@ -69,12 +71,12 @@ async def prepare(
     if failing and not baseline.broken:
         limit = max(1.0, min(_OBSERVE_S, 0.2 * clock.left()))
         values = await observe(context.tests, failing, places_of(localisation.lines), timeout_s=limit)
-    return Ground(localisation, knowledge, values)
+    return Ground(localisation, knowledge, values, TestFiles(context.workspace.read))
 
 
 def single_edits(ground: Ground, baseline: Baseline, seed: int) -> list[Candidate]:
     """All edits of all families, likeliest first."""
-    evidence = Evidence.of(baseline.failing)
+    evidence = Evidence.of(baseline.failing, ground.tests)
     return generate(ground.localisation, evidence, seed, ground.knowledge, ground.values)
 
 

@@ -168,6 +168,30 @@ def _collections(function: Function, view: ModuleView) -> dict[str, frozenset[st
     return {name: frozenset(grows) for name, grows in found.items()}
 
 
+def kinds(view: ModuleView, nodes: Iterable[ast.AST]) -> Iterator[Clause]:
+    """What is looked into must be a container; what begins like a word must go on."""
+    asked = 0.8 if {"TypeError", "AttributeError"}.intersection(view.evidence.raised) else 0.35
+    for node in nodes:
+        inside: ast.expr | None = None
+        if (
+            isinstance(node, ast.Compare)
+            and len(node.ops) == 1
+            and isinstance(node.ops[0], (ast.In, ast.NotIn))
+        ):
+            inside = node.comparators[0]
+        elif isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Slice, ast.UnaryOp)):
+            inside = node.value
+        if isinstance(inside, (ast.Name, ast.Attribute)):
+            for rank, kind in enumerate(("dict", "list", "str")):
+                text = f"isinstance({ast.unparse(inside)}, {kind})"
+                yield Clause(text, f"not {text}", asked - 0.15 * rank, True)
+        called = node.func if isinstance(node, ast.Call) else None
+        begins = isinstance(called, ast.Attribute) and called.attr in ("startswith", "endswith")
+        if isinstance(called, ast.Attribute) and begins and isinstance(called.value, ast.Name):
+            name = called.value.id
+            yield Clause(f"len({name}) > 1", f"len({name}) <= 1", 0.5)
+
+
 def attributes_set(view: ModuleView, nodes: Iterable[ast.AST], known: frozenset[str]) -> Iterator[Clause]:
     """Attributes and items that must be there before they are used."""
     for node in nodes:

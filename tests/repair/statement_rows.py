@@ -182,4 +182,16 @@ STATEMENT_ROWS += [
         "p = a(1)\n    q = a(2)\n    return p.n + q.n",
         "p = a(1)\n    q = a(2)\n    if p is None or q is None:\n        return None\n    return p.n + q.n",
     ),
+    ("recursion", "for x in xs:\n        yield x", "for x in xs:\n        yield from f(x, b, xs, d)"),
+    ("recursion", "for x in xs:\n        b += 1", "for x in xs:\n        b += f(x, b, xs, d)"),
+    ("mapping", "for x in xs:\n        d[x] = [b]", "for x in xs:\n        d.setdefault(x, []).append(b)"),
+    ("mapping", "r = d[a] = {}", "r = d.setdefault(a, {})"),
+    ("clause", "if a in b:\n        d()", "if isinstance(b, dict) and a in b:\n        d()"),
+    ("clause", "if a.startswith('x'):\n        d()", "if a.startswith('x') and len(a) > 1:\n        d()"),
+    (
+        "guard",
+        "for x in xs:\n        for y in xs:\n            d(x, y)",
+        "for x in xs:\n        for y in xs:\n            if x == 0 and y == 0:\n                continue\n            d(x, y)",
+    ),
+    ("guard", "return a / (len(b) - 1)", "if len(b) < 2:\n        return None\n    return a / (len(b) - 1)"),
 ]

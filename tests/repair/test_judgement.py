@@ -14,6 +14,7 @@ from whimbrel.app.repair.choice import choose, literals_of
 from whimbrel.app.repair.diffs import unified_diff
 from whimbrel.app.repair.evidence import Evidence
 from whimbrel.app.repair.family import Harm
+from whimbrel.app.repair.localisation.testview import TestFiles
 from whimbrel.app.repair.minimise import minimise
 from whimbrel.app.repair.novelty import Novelty
 from whimbrel.app.repair.source import Edit, ModuleSource
@@ -163,6 +164,22 @@ def test_names_compared_with_and_the_place_of_the_exception_become_evidence():
     assert found.raised_at == (("pkg/m.py", 7),)
 
 
+def test_what_a_test_waited_for_is_evidence_when_something_else_came():
+    source = b"""
+import pytest
+
+def test_it():
+    with pytest.raises((Refused, kinds.Late)):
+        run()
+    with pytest.raises(Other):
+        run()
+"""
+    frames = (TraceFrame("tests/t.py", 6, "test_it", "run()"), TraceFrame("pkg/m.py", 7, "run", "x / y"))
+    case = TestCase("a", Outcome.FAILED, exception="ZeroDivisionError", path="tests/t.py", frames=frames)
+    found = Evidence.of((case,), TestFiles(lambda _: source))
+    assert found.expected == ("Refused", "Late") and found.raised == ("ZeroDivisionError",)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -186,6 +203,7 @@ def test_the_order_of_candidates_does_not_depend_on_hashing():
 import hashlib
 from whimbrel.app.repair.candidates import generate
 from whimbrel.app.repair.evidence import Evidence
+from whimbrel.app.repair.localisation.testview import TestFiles
 from whimbrel.app.repair.localise import Localisation
 from whimbrel.app.repair.source import ModuleSource
 text = b'''

@@ -282,7 +282,10 @@ def test_ways_to_leave_follow_the_docstring():
     [
         ("@dataclass\nclass A:\n    x: int\n", "@dataclass(frozen=True)\nclass A:\n    x: int\n"),
         ("@dataclass()\nclass A:\n    x: int\n", "@dataclass(order=True)\nclass A:\n    x: int\n"),
-        ("@dataclass(frozen=True)\nclass A:\n    x: int\n", "@dataclass(frozen=False)\nclass A:\n    x: int\n"),
+        (
+            "@dataclass(frozen=True)\nclass A:\n    x: int\n",
+            "@dataclass(frozen=False)\nclass A:\n    x: int\n",
+        ),
         (
             "@dataclass(frozen=True)\nclass A:\n    x: int\n",
             "@dataclass(frozen=True, order=True)\nclass A:\n    x: int\n",
@@ -316,3 +319,14 @@ def test_an_exception_of_the_project_is_known_whatever_its_name():
             raise RuntimeError(a)
     """
     assert offers("exception", text, "RuntimeError", "Refused")
+
+
+def test_a_value_is_kept_within_what_another_function_says():
+    text = """
+        def length(year, month):
+            return 30
+
+        def last(year, month, day):
+            return (year, month, day)
+    """
+    assert offers("limit", text, "(year, month, day)\n", "(year, month, min(day, length(year, month)))\n")

@@ -55,6 +55,7 @@ class Guards(Family):
         for one, two in itertools.combinations(plain, 2):
             condition = f"{one} is None or {two} is None"
             yield from self._exits(node, function, view, condition, one, 0.6)
+        yield from self._middle(node, function, view)
         if node is first_real(function):
             yield from self._refusals(node, function, view)
         yield from self._absent_keys(node, function, view)
@@ -72,6 +73,19 @@ class Guards(Family):
             edits = insert_before(view, node, [f"if {condition}:", f"\t{leave}"])
             if edits is not None:
                 yield Proposal(edits, f"adds the guard `if {condition}: {leave}`", weight * share)
+
+    def _middle(self, node: ast.stmt, function: Function, view: ModuleView) -> Iterator[Proposal]:
+        """The round of two nested loops in which both values are zero, or the same."""
+        inner = view.source.loop_of(node)
+        outer = view.source.loop_of(inner) if inner is not None else None
+        if not isinstance(inner, ast.For) or not isinstance(outer, ast.For) or inner.body[0] is not node:
+            return
+        if isinstance(inner.target, ast.Name) and isinstance(outer.target, ast.Name):
+            one, two = outer.target.id, inner.target.id
+            for condition in (f"{one} == 0 and {two} == 0", f"{one} == {two}"):
+                edits = insert_before(view, node, [f"if {condition}:", "\tcontinue"])
+                if edits is not None:
+                    yield Proposal(edits, f"leaves out the round with {condition}", 0.6)
 
     def _defaults(
         self, node: ast.stmt, view: ModuleView, subject: str, kinds: frozenset[str], weight: float
@@ -159,13 +173,25 @@ def _subjects(statement: ast.stmt, function: Function, view: ModuleView) -> list
                 if isinstance(divisor, ast.Call) and len(divisor.args) == 1:
                     divisor = divisor.args[0]
                 use(divisor, "divisor")
+                shortened = isinstance(divisor, ast.BinOp) and isinstance(divisor.op, ast.Sub)
+                for each in ast.walk(divisor) if shortened else ():
+                    if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "len":
+                        use(each.args[0] if each.args else None, "short")
             use(node.left, "arithmetic")
             use(node.right, "arithmetic")
         elif isinstance(node, ast.Compare):
             use(node.left, "compared")
         elif isinstance(node, (ast.If, ast.While, ast.Return)):
             use(getattr(node, "test", getattr(node, "value", None)), "value")
-    ordered = {"divisor": 0, "attribute": 1, "item": 1, "iterated": 1, "arithmetic": 2, "compared": 2}
+    ordered = {
+        "divisor": 0,
+        "short": 0,
+        "attribute": 1,
+        "item": 1,
+        "iterated": 1,
+        "arithmetic": 2,
+        "compared": 2,
+    }
     found = [
         (text, frozenset(kinds))
         for text, kinds in uses.items()
@@ -179,6 +205,8 @@ def _conditions(subject: str, kinds: frozenset[str]) -> Iterator[tuple[str, floa
         yield f"not {subject}", 1.0
         yield f"{subject} == 0", 0.8
         return
+    if "short" in kinds:
+        yield f"len({subject}) < 2", 1.0
     sized = bool(kinds & {"item", "iterated", "argument", "value"})
     yield f"{subject} is None", 1.0
     yield f"not {subject}", 0.95 if sized else 0.6

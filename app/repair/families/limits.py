@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ..edits import replace
+from ..facts import functions
 from ..family import Family, Harm, Proposal
-from ..scope import ModuleView
+from ..scope import ModuleView, parameters
 from ..source import Edit
 
 _LOW = ("low", "lower", "min", "minimum", "least", "floor", "start", "first")
@@ -60,6 +61,9 @@ class ValueLimits(Family):
             yield Proposal(wrapped("max(0, ", ")"), "keeps it from falling below 0", weight)
         if numeric:
             yield Proposal(wrapped("max(1, ", ")"), "keeps it from falling below 1", weight * 0.6)
+        for call in _bounding_calls(value, view) if isinstance(value, ast.Name) else ():
+            yield Proposal(wrapped("min(", f", {call})"), f"keeps it from exceeding {call}", 0.55)
+            yield Proposal(wrapped("max(", f", {call})"), f"keeps it from falling below {call}", 0.4)
         used = {each.id for each in ast.walk(value) if isinstance(each, ast.Name)}
         for name in _bounds(value, view, _LOW):
             if name not in used:
@@ -81,6 +85,10 @@ def _values(node: ast.AST) -> Iterator[tuple[ast.expr, float]]:
     if isinstance(node, (ast.Return, ast.Assign)) and node.value is not None:
         if isinstance(node.value, (ast.BinOp, ast.Name)):
             yield node.value, 0.8 if isinstance(node.value, ast.BinOp) else 0.4
+        elif isinstance(node.value, ast.Tuple):
+            for each in node.value.elts:
+                if isinstance(each, (ast.BinOp, ast.Name)):
+                    yield each, 0.6 if isinstance(each, ast.BinOp) else 0.4
     elif isinstance(node, ast.Call) and _name(node) not in ("len", "abs", "str", "print"):
         for each in node.args:
             if isinstance(each, (ast.BinOp, ast.Name)):
@@ -94,6 +102,19 @@ def _values(node: ast.AST) -> Iterator[tuple[ast.expr, float]]:
         for each in (node.left, node.right):
             if isinstance(each, ast.BinOp):
                 yield each, 0.5
+
+
+def _bounding_calls(value: ast.Name, view: ModuleView) -> list[str]:
+    """Calls of the module's functions whose parameters are all known here by the same names."""
+    known, here = set(view.names_at(value)), view.source.function_of(value)
+    found: list[str] = []
+    for each in functions(view):
+        given = parameters(each)
+        if each is here or not given or value.id in given or not known.issuperset(given):
+            continue
+        if isinstance(view.source.parents.get(each), ast.Module):
+            found.append(f"{each.name}({', '.join(given)})")
+    return found[:_MOST_NAMES]
 
 
 def _bounds(value: ast.expr, view: ModuleView, words: tuple[str, ...]) -> list[str]:

@@ -30,6 +30,12 @@ class MappingAccess(Family):
             if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice):
                 text = f"{view.source.segment(target.value)}.pop({view.source.segment(target.slice)}, None)"
                 yield Proposal(replace(view, node, text), "tolerates an absent key", 0.8)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 2:
+            name, target = node.targets
+            if isinstance(name, ast.Name) and isinstance(target, ast.Subscript):
+                base, key = view.source.segment(target.value), view.source.segment(target.slice)
+                text = f"{name.id} = {base}.setdefault({key}, {view.source.segment(node.value)})"
+                yield Proposal(replace(view, node, text), "keeps a value that is already there", 0.9)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Constant)):
@@ -45,8 +51,16 @@ class MappingAccess(Family):
         if "\n" in value:
             return
         added = f"{base}[{key}] = {base}.get({key}, 0) + {enclosed(view, node.value)}"
-        gathered = f"{base}.setdefault({key}, []).append({value})"
-        for text, weight in ((added, 0.6), (f"{base}[{key}] += {value}", 0.5), (gathered, 0.5)):
+        alone = isinstance(node.value, ast.List) and len(node.value.elts) == 1
+        item = (
+            view.source.segment(node.value.elts[0]) if isinstance(node.value, ast.List) and alone else value
+        )
+        gathered = f"{base}.setdefault({key}, []).append({item})"
+        for text, weight in (
+            (added, 0.6),
+            (f"{base}[{key}] += {value}", 0.5),
+            (gathered, 0.9 if alone else 0.5),
+        ):
             yield Proposal(
                 replace(view, node, text), "adds to what the key has already", weight, Harm.PRECISE
             )

@@ -29,7 +29,7 @@ _REST_OF_FUNCTION = 0.12
 _HEADER = 0.5
 """Share for a function's own header (defaults, decorators) and the values at module level it uses."""
 _DECLARED = 0.3
-"""Share for the declaration of a class that a failing test names: what it makes has no lines of its own."""
+"""Share for the header of a function or class that a failing test names: what it makes has no own lines."""
 
 
 def rank(
@@ -112,7 +112,11 @@ def _spread(source: ModuleSource, scores: Mapping[int, float], mentioned: frozen
             if best and isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
                 raise_to(statement.lineno, statement.end_lineno or statement.lineno, best * _HEADER)
     for owner in ast.walk(source.tree):
-        if isinstance(owner, ast.ClassDef) and owner.name in mentioned:
+        if isinstance(owner, FUNCTIONS) and owner.name in mentioned:
+            # It may be bound in a way that keeps its own lines from running.
+            first = min([owner.lineno, *(each.lineno for each in owner.decorator_list)])
+            raise_to(first, owner.body[0].lineno - 1, _DECLARED)
+        elif isinstance(owner, ast.ClassDef) and owner.name in mentioned:
             first = min([owner.lineno, *(each.lineno for each in owner.decorator_list)])
             raise_to(first, owner.lineno, _DECLARED)
             for statement in owner.body:
