@@ -11,6 +11,7 @@ from ..repo.testing.repeats import repeat
 from ..repo.testing.report import CollectionError, Outcome, TestCase, TestReport
 from ..tools.base import ToolContext
 from .localisation.history import remember
+from .tracing import traced_suite
 
 _SCRATCH = "repair-baseline"
 _FLAKY_RERUNS = 1
@@ -89,7 +90,7 @@ class Baseline:
 
 
 async def take_baseline(context: ToolContext) -> Baseline:
-    """Runs the whole suite once with coverage, and what failed again; cached per tree.
+    """Runs the suite with coverage of what matters, and what failed again; cached per tree.
 
     Raises:
         EnvironmentBroken: no test ran, for reasons outside the code under repair.
@@ -98,7 +99,7 @@ async def take_baseline(context: ToolContext) -> Baseline:
     cached = context.scratch.get(_SCRATCH)
     if isinstance(cached, Baseline) and cached.tree == tree:
         return cached
-    run = await context.tests.run(purpose="baseline", coverage=True)
+    run = await traced_suite(context, tree)
     if run.blocked:
         raise EnvironmentBroken(
             f"the tests cannot run here: {run.problem_detail or run.report.note}",

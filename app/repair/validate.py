@@ -22,13 +22,14 @@ from .candidates import Candidate
 from .cores import workers
 from .gate import Gate
 from .source import ModuleSource
+from .tracing import is_large
 from .verdict import judge
 from .workspace_edit import applied
 
 SWAP, IMPORT, FORK, FRESH = "swap", "import", "fork", "fresh"
 
 _LONG_SUITE_S = 60.0
-"""A suite that takes longer is not run before the search to see what can be believed."""
+"""Tests that take longer are not run before the search to see what can be believed."""
 _FORK_START_S = 1.5
 """Importing the project and starting the framework in a forked child, on a busy machine."""
 _SLOWER = 4.0
@@ -88,6 +89,9 @@ class Validator:
         """Some tests change files of the repository."""
         self.workers = 1
         self.steady: frozenset[str] = baseline.passing - set(baseline.flaky)
+        if is_large(baseline.report) and baseline.coverage:
+            # The others never came near what may be edited. The proof runs them all.
+            self.steady &= frozenset(baseline.coverage)
         self.modes: Counter[str] = Counter()
         self.note = ""
         self._slowest: dict[str, float] = {}
@@ -187,7 +191,7 @@ class Validator:
             return False
         self.steady &= frozenset(self._warm.ids)
         self._note(first)
-        if self._baseline.duration_s <= _LONG_SUITE_S and self.steady:
+        if self._short() and self.steady:
             # Trials run the targets first, and not always the same tests before one another.
             order = self._ordered(self.steady)
             there = [test for test in targets if test in seen]
@@ -196,6 +200,11 @@ class Validator:
             self.steady &= await self._passing_unedited([*there, *reversed(order)])
         self.workers = 1 if self._alone else self._most
         return self._warm.ready
+
+    def _short(self) -> bool:
+        """Whether the tests that trials run take so little that they can be run to see what to believe."""
+        cases = self._baseline.report.cases
+        return sum(case.duration_s for case in cases if case.id in self.steady) <= _LONG_SUITE_S
 
     async def _passing_unedited(self, tests: Sequence[str]) -> frozenset[str]:
         """Tests that pass in this order in the warm process and see what happens in it."""
@@ -227,9 +236,11 @@ class Validator:
 
     async def _fork_agrees(self) -> None:
         zygote = await self._fork_server()
-        if not zygote.forks or self._baseline.duration_s > _LONG_SUITE_S:
+        if not zygote.forks or not self._short():
             return
         suite = self._baseline.suite
+        if is_large(self._baseline.report):
+            suite = (*self._baseline.targets, *self._ordered(self.steady))
         result = await zygote.run(suite, timeout_s=self._seconds(suite) + _FORK_START_S, fail_fast=False)
         passing = result.report.passing_ids()
         if passing & set(self._baseline.targets):

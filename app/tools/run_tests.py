@@ -33,6 +33,7 @@ class RunTestsArguments(ToolArguments):
     rerun: bool = Field(default=False, description="Run again although nothing changed since the last run.")
 
 
+_WHOLE = "whole-suite"
 _Key = tuple[str, tuple[str, ...] | None]
 """Tree hash and selection."""
 
@@ -89,8 +90,15 @@ async def recall(context: ToolContext, run: TestRun, flaky: Sequence[str] = ()) 
     if not run.report.complete or run.blocked:
         return
     result = await _result(context, run, sorted(flaky))
-    key = (await context.workspace.snapshot(), None)
-    _memory(context)[key] = _Recorded(result, run.row.number, _outcomes(run))
+    tree = await context.workspace.snapshot()
+    _memory(context)[tree, None] = _Recorded(result, run.row.number, _outcomes(run))
+    context.scratch[_WHOLE] = (tree, run)
+
+
+def latest_whole_run(context: ToolContext, tree: str) -> TestRun | None:
+    """The latest run that was given to ``recall``, if it was one of this tree."""
+    known, run = context.scratch.get(_WHOLE, ("", None))
+    return run if known == tree else None
 
 
 def _memory(context: ToolContext) -> dict[_Key, _Recorded]:
