@@ -79,6 +79,7 @@ class AttemptLog:
             "limit": data.get("limit"),
             "confidence": data.get("confidence", 0.0),
             "modes": data.get("modes", {}),
+            "workers": data.get("workers", 0),
             "phases": data.get("phases", {}),
         }
         self.ambiguous = data["status"] == "ambiguous"

@@ -16,7 +16,7 @@ from ..tools.repair import INTERRUPTED, SCRATCH
 from .baseline import Baseline, take_baseline
 from .behaviour import Behaviour
 from .candidates import Candidate
-from .choice import Choice, choose, literals_of
+from .choice import LEAST_CONFIDENCE, Choice, choose, literals_of
 from .diffs import patch_of
 from .explain import explain
 from .hunt import hunt, prepare, single_edits
@@ -43,6 +43,8 @@ class _Run:
     phases: dict[str, float] = field(default_factory=dict[str, float])
     behaviour: Behaviour = field(default_factory=Behaviour)
     modes: Mapping[str, int] = field(default_factory=dict[str, int])
+    workers: int = 0
+    """Candidates that were tried at a time."""
     ranked: Sequence[Candidate] = ()
     """The plausible ones in order, once that is known."""
     proven: list[tuple[Candidate, Proof]] = field(default_factory=list[tuple[Candidate, Proof]])
@@ -69,6 +71,14 @@ class _Run:
             "verified": proof is not None and proof.good,
             "ledger_rows": list(proof.rows) if proof else [],
             "difference": difference,
+            "score": round(candidate.score, 4),
+            "passing_tests": len(
+                {
+                    test
+                    for part in candidate.parts
+                    for test in self.baseline.tests_through(part.path, range(part.line, part.end_line + 1))
+                }
+            ),
         }
 
     def result(
@@ -87,6 +97,7 @@ class _Run:
             "patches": list(patches),
             "alternatives": list(alternatives),
             "modes": dict(sorted(self.modes.items())),
+            "workers": self.workers,
             "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
         }
 
@@ -167,7 +178,7 @@ async def _search_and_prove(
             smallest = await minimise(choice.ranked[0], search.passes)
             choice = replace(choice, ranked=(smallest, *choice.ranked[1:]))
     finally:
-        run.modes = validator.modes
+        run.modes, run.workers = validator.modes, validator.workers
         run.phases["validate_s"] = time.monotonic() - started
         await validator.close()
     # Tests may have rewritten files of the project while candidates ran.
@@ -216,7 +227,7 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
         each for each in choice.ranked if id(each) not in shown and not run.behaviour.same(candidate, each)
     ]
     others = [run.patch(each, None, candidate) for each in left[:_MOST_ALTERNATIVES]]
-    if choice.ambiguous and len(proven) > 1:
+    if choice.ambiguous and (len(proven) > 1 or choice.confidence < LEAST_CONFIDENCE):
         rivals = [run.patch(each, its, candidate) for each, its in proven[1:]]
         return run.result("ambiguous", [run.patch(candidate, proof)], [*rivals, *others], choice.confidence)
     keep(context.workspace, run.sources, candidate)

@@ -6,13 +6,16 @@ Data::
      "limit": "candidates" | "time" | null,      which limit ended the search
      "candidates_tried": int, "candidates_generated": int,
      "patches": [{"diff", "path", "line", "family", "explanation", "verified", "ledger_rows": [int],
-                  "difference"}],                a call on which it differs from the first patch, or ""
+                  "difference",                  a call on which it differs from the first patch, or ""
+                  "score", "passing_tests"}],    its rank in the search; passing tests through its lines
      "confidence": 0 to 1,                       see app/repair/choice.py
      "modes": {"swap|import|fork|fresh": trials},   how candidates were tried, see app/repair/validate.py
+     "workers": int,                             how many at a time; the outcome does not depend on it
      "alternatives": [same], "phases": {"locate_s", "generate_s", "validate_s", "verify_s"}}
 
 ``fixed``: the first patch is verified and applied to the workspace. ``ambiguous``: patches
-and alternatives pass every test and cannot be told apart; nothing is applied. ``not_fixed``:
+and alternatives pass every test and cannot be told apart, or the only one is of a kind that passes
+by chance too often (``confidence``); nothing is applied. ``not_fixed``:
 ``patches`` holds best attempts, none verified, none applied.
 """
 
