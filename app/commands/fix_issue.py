@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .age import process_age_s
 from .shared import (
     check_sandbox,
     issue_option,
@@ -103,6 +104,7 @@ def command(ctx: click.Context, **given: Any) -> None:
         image=given["image"],
         network=given["network"],
         max_time_s=given["max_time"],
+        spent_s=process_age_s(),
         max_steps=given["max_steps"],
         max_candidates=given["max_candidates"],
         seed=given["seed"],

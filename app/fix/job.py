@@ -33,7 +33,7 @@ from .stage import Stage, set_the_stage
 from .verify import SILENCED, Verification, verify
 from .work import AttemptLog, do_the_work
 
-_CLEAN_UP_S = 0.6
+_CLEAN_UP_S = 1.0
 """Of the run's time, for taking the stage down and writing the result ..."""
 _ANSWER_S = 1.0
 """... and before that for tools to come to an answer by themselves; ..."""
@@ -61,7 +61,7 @@ class FixJob:
         self._reproduction: Reproduction | None = None
         self._phase_now = ""
         # What --max-time bounds is the whole command: taking the stage down and writing count too.
-        now, seconds = time.monotonic(), options.max_time_s
+        now, seconds = time.monotonic() - options.spent_s, options.max_time_s
         self._deadline = now + seconds - min(_CLEAN_UP_S, _CLEAN_UP_SHARE * seconds)
         self._work_until = self._deadline - min(_ANSWER_S, _CLEAN_UP_SHARE * seconds)
 

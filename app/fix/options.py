@@ -27,6 +27,8 @@ class FixOptions:
     image: str | None = None
     network: bool = False
     max_time_s: float = 1800.0
+    spent_s: float = 0.0
+    """Seconds of it that were over when the job began: starting the program takes a while, too."""
     max_steps: int = 100
     max_candidates: int | None = None
     """Edits the search may try at most; None: its own limits, of number and of time."""
