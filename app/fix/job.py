@@ -216,7 +216,7 @@ class FixJob:
             status = "ambiguous"
         elif self.attempts.ambiguous and not check.files:
             error = NotFixed(
-                "several patches pass all tests and the evidence cannot tell them apart",
+                "patches pass all tests, and the evidence cannot tell whether one of them is right",
                 hint="look at the attempts folder, or add a test that tells them apart",
             )
             status = "ambiguous"

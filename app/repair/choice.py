@@ -1,7 +1,7 @@
 """Which of several plausible patches is right, and when the evidence cannot tell.
 
 The rule: patches that take functionality away come after all others; then the score
-decides, lowered for patches that build a constant of the failing test into the program and
+decides, weighed by how far the kind of edit can be believed, and lowered for patches that build a constant of the failing test into the program and
 for those that change what passing tests see. Patches that behave alike on every compared call
 (``behaviour.py``) count as one, and the one that changes fewest characters stands for them.
 Where scores differ by less than 2 %, the patch that changes clearly fewer characters is
@@ -20,6 +20,7 @@ from .behaviour import Behaviour
 from .candidates import Candidate
 from .family import Harm
 from .source import ModuleSource
+from .trust import trust_of
 
 _TOO_CLOSE = 0.98
 """Share of the best score at which another patch, of like size, cannot be told apart."""
@@ -29,6 +30,8 @@ _SURELY_DIFFERENT = 0.98
 _FROM_THE_TEST = 0.4
 _COLLATERAL = 0.3
 """Part of the score that goes when every call of passing tests comes out otherwise."""
+LEAST_CONFIDENCE = 0.3
+"""Below this nothing is applied: the evidence does not tell whether the best patch is right."""
 _LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'[^'\n]*'|\"[^\"\n]*\"")
 _ORDINARY = frozenset(("0", "1", "-1", "2", '""', "''"))
 
@@ -56,6 +59,7 @@ def choose(
     effects = behaviour or Behaviour()
     scores = {
         id(candidate): candidate.score
+        * trust_of(candidate)
         * (_FROM_THE_TEST if _new_literals(candidate, sources) & set(test_literals) else 1.0)
         * (1.0 - _COLLATERAL * effects.collateral(candidate))
         for candidate in plausible
@@ -83,11 +87,12 @@ def choose(
         if each.harm <= smallest.harm and effects.differ(smallest, each)
     )
     strongest = max((judged(each) for each in others if each.harm <= smallest.harm), default=0.0)
-    return Choice(tuple(ranked), ambiguous, _share(judged(smallest), strongest))
+    confidence = round(trust_of(smallest) * _share(judged(smallest), strongest), 3)
+    return Choice(tuple(ranked), ambiguous or confidence < LEAST_CONFIDENCE, confidence)
 
 
 def _share(own: float, other: float) -> float:
-    return round(own / (own + other), 3) if own + other else 0.0
+    return own / (own + other) if own + other else 0.0
 
 
 def literals_of(text: str) -> frozenset[str]:

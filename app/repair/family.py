@@ -50,6 +50,9 @@ class Family(ABC):
     """Stable identifier, e.g. ``comparison``; part of results."""
     prior: ClassVar[float]
     """How often bugs are of this kind, relative to other families; (0, 1]."""
+    trust: ClassVar[float] = 0.9
+    """How often its edits are right when they pass every test; (0, 1]. Edits that move or add whole
+    statements pass by chance more often than those that exchange an operator."""
     harm: ClassVar[Harm] = Harm.PRECISE
     boosts: ClassVar[Mapping[str, float]] = {}
     """Exception class name -> factor on the prior when it ended a failing test."""

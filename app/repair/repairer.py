@@ -20,6 +20,7 @@ from .choice import LEAST_CONFIDENCE, Choice, choose, literals_of
 from .diffs import patch_of
 from .explain import explain
 from .hunt import hunt, prepare, single_edits
+from .language.ordering import in_order
 from .limits import Clock, Limits
 from .localise import Localisation, localise, out_of_reach
 from .minimise import minimise
@@ -31,6 +32,8 @@ from .workspace_edit import keep
 
 _MOST_PROOFS = 4
 _MOST_ALTERNATIVES = 5
+_RANKING_SHARE = 0.25
+"""Of the time for the search; a model that needs more has no say."""
 
 
 @dataclass
@@ -45,6 +48,8 @@ class _Run:
     modes: Mapping[str, int] = field(default_factory=dict[str, int])
     workers: int = 0
     """Candidates that were tried at a time."""
+    ranker: str = "none: not asked yet"
+    """The language model that had a say in the order, or why none had."""
     ranked: Sequence[Candidate] = ()
     """The plausible ones in order, once that is known."""
     proven: list[tuple[Candidate, Proof]] = field(default_factory=list[tuple[Candidate, Proof]])
@@ -98,6 +103,7 @@ class _Run:
             "alternatives": list(alternatives),
             "modes": dict(sorted(self.modes.items())),
             "workers": self.workers,
+            "ranker": self.ranker,
             "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
         }
 
@@ -155,6 +161,11 @@ async def _search_and_prove(
     ground = await prepare(context, localisation, run.baseline, clock)
     candidates = single_edits(ground, run.baseline, context.seed)
     run.phases["generate_s"] = time.monotonic() - started
+    started = time.monotonic()
+    ordering = await in_order(candidates, run.sources, _RANKING_SHARE * (clock.search_until - started))
+    run.ranker = ordering.ranker
+    run.state.hurried = ordering.out_of_time
+    run.phases["rank_s"] = time.monotonic() - started
 
     def report(state: SearchState) -> None:
         found = f", {len(state.plausible)} plausible" if state.plausible else ""
@@ -172,7 +183,8 @@ async def _search_and_prove(
     validator = await _open_validator(context, run.baseline)
     try:
         search = Search(run.sources, run.baseline, validator, run.state, report)
-        await hunt(context, candidates, ground, search, validator, run.state, limits, clock)
+        await hunt(context, ordering.candidates, ground, search, validator, run.state, limits, clock)
+        run.state.plausible[:] = [ordering.plain(each) for each in run.state.plausible]
         choice = await _choose(context, run, validator)
         if choice.ranked:
             smallest = await minimise(choice.ranked[0], search.passes)

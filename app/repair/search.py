@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from ..repo.testing.report import Outcome
 from .baseline import Baseline
 from .candidates import Candidate
+from .family import Family
 from .limits import CANDIDATES, TIME, Clock, Limits
 from .novelty import Novelty
 from .source import ModuleSource
+from .trust import trust_of
 from .validate import Stage, Trial, Validator
 from .workspace_edit import encodable
 
@@ -161,9 +163,11 @@ class Search:
         """Whether the search ends before this candidate."""
         state = self._state
         if state.plausible:
-            first = state.plausible[0]
-            near = candidate.score >= limits.neighbour_scores[first.harm] * first.score
-            if self._after_first >= limits.neighbours or not near:
+            best = max(state.plausible, key=lambda each: each.score * trust_of(each))
+            # The less the best so far can be believed, the longer the look around.
+            trust = trust_of(best) / Family.trust
+            near = candidate.score >= limits.neighbour_scores[best.harm] * best.score * trust
+            if self._after_first * trust >= limits.neighbours or not near:
                 return True
             self._after_first += 1
         if not clock.searching():

@@ -87,6 +87,12 @@ def unrepaired(data: Mapping[str, Any]) -> str:
         patches = [cast("dict[str, Any]", each) for each in listed(data, "patches")]
         patches += [cast("dict[str, Any]", each) for each in listed(data, "alternatives")]
         places = tuple(f"{each['path']}:{each['line']} ({each['family']})" for each in patches)
+        if len(patches) == 1:
+            return (
+                f"Not fixed: one edit makes every test pass ({_shown(places)}), but edits of its kind do so by "
+                "chance too often to be believed. Nothing was applied; one more test for the intended "
+                "behaviour would decide."
+            )
         return (
             f"Not fixed: {_number(len(patches), 'different edit')} make every test pass and the tests cannot "
             f"tell them apart ({_shown(places)}). "

@@ -16,6 +16,7 @@ _MOST_SUBJECTS = 3
 class Alternatives(Family):
     name = "alternative"
     prior = 0.45
+    trust = 0.7
     harm = Harm.LOOSENS
     fault = "had no answer for a missing value"
     boosts = {"TypeError": 1.4, "AttributeError": 1.4, "ZeroDivisionError": 1.5, "IndexError": 1.3}  # noqa: RUF012

@@ -19,6 +19,7 @@ _MOST_VALUES = 6
 class BaseCases(Family):
     name = "base-case"
     prior = 0.7
+    trust = 0.8
     harm = Harm.LOOSENS
     boosts = {  # noqa: RUF012
         "RecursionError": 1.5,

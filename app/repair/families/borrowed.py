@@ -25,6 +25,7 @@ class Borrowed(Family):
 
     name = "borrowed"
     prior = 0.5
+    trust = 0.7
     fault = "calculated something else than its siblings do"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

@@ -17,6 +17,7 @@ _MOST_VALUES = 5
 class Branches(Family):
     name = "branch"
     prior = 0.6
+    trust = 0.65
     fault = "took the wrong branch"
     boosts = {"UnboundLocalError": 1.5}  # noqa: RUF012
 

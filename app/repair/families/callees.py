@@ -193,6 +193,7 @@ _MOST_SIBLINGS = 12
 class Callees(Family):
     name = "callee"
     prior = 0.8
+    trust = 0.75
     fault = "called the wrong function"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

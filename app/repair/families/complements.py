@@ -36,6 +36,7 @@ class _Changes:
 class Complements(Family):
     name = "complement"
     prior = 0.6
+    trust = 0.65
     fault = "left out the step that undoes another"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

@@ -16,6 +16,7 @@ _MOST_NAMES = 6
 class Conditions(Family):
     name = "condition"
     prior = 0.6
+    trust = 0.75
     fault = "tested too much or too little in a condition"
     boosts = {"TypeError": 1.3, "AttributeError": 1.3, "IndexError": 1.2, "KeyError": 1.2}  # noqa: RUF012
 

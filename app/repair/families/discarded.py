@@ -36,6 +36,7 @@ _PURE = frozenset(
 class Discarded(Family):
     name = "discarded"
     prior = 0.8
+    trust = 0.75
     fault = "dropped a result"
     boosts = {"TypeError": 1.2, "AttributeError": 1.2}  # noqa: RUF012
 

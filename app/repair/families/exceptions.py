@@ -31,6 +31,7 @@ _ORDINARY = 0.79
 class Exceptions(Family):
     name = "exception"
     prior = 0.95
+    trust = 0.85
     fault = "raised or caught the wrong exception"
     boosts = dict.fromkeys(_NEAR, 1.5)
 

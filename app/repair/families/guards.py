@@ -20,6 +20,7 @@ _MOST_EXITS = 8
 class Guards(Family):
     name = "guard"
     prior = 0.7
+    trust = 0.85
     harm = Harm.LOOSENS
     at_fault = True
     boosts = {  # noqa: RUF012
@@ -46,13 +47,7 @@ class Guards(Family):
             for condition, weight in _conditions(subject, kinds):
                 yield from self._exits(node, function, view, condition, subject, weight * nearer)
             yield from self._defaults(node, view, subject, kinds, 0.55 * nearer)
-        given = parameters(function)
-        plain = [
-            subject
-            for subject, _ in subjects[:_MOST_SUBJECTS]
-            if subject.isidentifier() and subject not in given
-        ]
-        for one, two in itertools.combinations(plain, 2):
+        for one, two in _made_together(node, [subject for subject, _ in subjects[:_MOST_SUBJECTS]], view):
             condition = f"{one} is None or {two} is None"
             yield from self._exits(node, function, view, condition, one, 0.6)
         yield from self._middle(node, function, view)
@@ -198,6 +193,21 @@ def _subjects(statement: ast.stmt, function: Function, view: ModuleView) -> list
         if text.split(".")[0] in local | {"self", "cls"}
     ]
     return sorted(found, key=lambda pair: min(ordered.get(kind, 3) for kind in pair[1]))
+
+
+def _made_together(node: ast.stmt, subjects: list[str], view: ModuleView) -> list[tuple[str, str]]:
+    """Pairs of names made just before, of which the statement needs at least one."""
+    block = view.source.block_of(node) or [node]
+    position = block.index(node)
+    made: dict[str, None] = {}
+    for each in block[max(0, position - 2) : position]:
+        if isinstance(each, ast.Assign):
+            made |= dict.fromkeys(
+                name.id
+                for name in ast.walk(each)
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            )
+    return [pair for pair in itertools.combinations(made, 2) if set(pair).intersection(subjects)]
 
 
 def _conditions(subject: str, kinds: frozenset[str]) -> Iterator[tuple[str, float]]:

@@ -35,6 +35,7 @@ _OF_CALLS = {
 class Handlers(Family):
     name = "handler"
     prior = 0.65
+    trust = 0.8
     fault = "handled an error in the wrong way"
     boosts = {  # noqa: RUF012
         "ValueError": 1.3,

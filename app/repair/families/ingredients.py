@@ -46,6 +46,7 @@ class _Offer:
 class Ingredients(Family):
     name = "ingredient"
     prior = 0.68
+    trust = 0.75
     fault = "left out a step that its siblings make"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

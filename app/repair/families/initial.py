@@ -13,6 +13,7 @@ from ..scope import ModuleView
 class InitialValues(Family):
     name = "initial-value"
     prior = 0.7
+    trust = 0.8
     fault = "started from the wrong value"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

@@ -14,6 +14,7 @@ from ..scope import ModuleView
 class Jumps(Family):
     name = "jump"
     prior = 0.75
+    trust = 0.8
     fault = "left a loop or a block in the wrong way"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

@@ -19,6 +19,7 @@ _MOST_NAMES = 3
 class ValueLimits(Family):
     name = "limit"
     prior = 0.6
+    trust = 0.8
     fault = "did not keep a value within its limits"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

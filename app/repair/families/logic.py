@@ -35,6 +35,7 @@ class BooleanOperator(Family):
 class Negation(Family):
     name = "negation"
     prior = 0.85
+    trust = 0.75
     fault = "tested the opposite condition"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

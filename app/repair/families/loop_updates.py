@@ -34,6 +34,7 @@ class _Locals:
 class LoopUpdates(Family):
     name = "loop-update"
     prior = 0.55
+    trust = 0.6
     fault = "forgot to update what it keeps"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

@@ -16,6 +16,7 @@ _DEFAULTS = ("0", "None", "[]", '""', "{}", "False")
 class MappingAccess(Family):
     name = "mapping"
     prior = 0.7
+    trust = 0.8
     harm = Harm.LOOSENS
     boosts = {"KeyError": 1.6, "TypeError": 1.1, "AttributeError": 1.1}  # noqa: RUF012
     fault = "looked a key up in the wrong way"

@@ -22,6 +22,7 @@ _FORGOTTEN = 0.9
 class Names(Family):
     name = "name"
     prior = 0.75
+    trust = 0.85
     fault = "used the wrong variable"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

@@ -31,6 +31,7 @@ class Relocations(Family):
 
     name = "relocation"
     prior = 0.62
+    trust = 0.5
     fault = "did something at the wrong place"
     boosts = {"UnboundLocalError": 1.4}  # noqa: RUF012
 

@@ -19,6 +19,7 @@ _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 class Returns(Family):
     name = "return"
     prior = 0.75
+    trust = 0.7
     fault = "did not return what it should"
     boosts = {"TypeError": 1.3, "AttributeError": 1.2}  # noqa: RUF012
 

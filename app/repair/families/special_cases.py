@@ -27,6 +27,7 @@ class SpecialCases(Family):
 
     name = "special-case"
     prior = 0.6
+    trust = 0.75
     harm = Harm.LOOSENS
     at_fault = True
     boosts = {  # noqa: RUF012

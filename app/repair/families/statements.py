@@ -18,6 +18,7 @@ _BLOCKS = (ast.If, *LOOPS, ast.With, ast.AsyncWith)
 class Deletion(Family):
     name = "deletion"
     prior = 0.45
+    trust = 0.5
     harm = Harm.REMOVES
     fault = "did something it should not do"
 
@@ -36,6 +37,7 @@ class Deletion(Family):
 class Moves(Family):
     name = "move"
     prior = 0.6
+    trust = 0.5
     fault = "did its steps in the wrong order or block"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
@@ -114,6 +116,7 @@ class Moves(Family):
 class Chains(Family):
     name = "chain"
     prior = 0.5
+    trust = 0.7
     fault = "chained its conditions wrongly"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

@@ -21,6 +21,7 @@ class Clauses(Family):
 
     name = "clause"
     prior = 0.62
+    trust = 0.7
     fault = "missed a part of its condition"
     boosts = {  # noqa: RUF012
         "IndexError": 1.4,

@@ -38,6 +38,7 @@ _MOST_SWAPPED = 10
 class Terms(Family):
     name = "term"
     prior = 0.45
+    trust = 0.7
     fault = "left a term out of a calculation or had one too many"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:

@@ -19,6 +19,7 @@ _MOST_PARTS = 3
 class Tracking(Family):
     name = "tracking"
     prior = 0.68
+    trust = 0.75
     fault = "did not keep what it found"
 
     def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
@@ -28,7 +29,7 @@ class Tracking(Family):
         if isinstance(node, ast.If):
             yield from self._noted(node, function, view)
             yield from self._compared(node, view)
-        elif isinstance(node, ast.stmt):
+        if isinstance(node, ast.stmt):
             yield from self._caught(node, function, view)
             yield from self._first_only(node, view)
 

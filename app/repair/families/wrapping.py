@@ -67,6 +67,7 @@ _ELSEWHERE = 0.75
 class Wrapping(Family):
     name = "wrapping"
     prior = 0.5
+    trust = 0.7
     fault = "used a value without the right conversion"
     boosts = {"TypeError": 1.4, "AttributeError": 1.2}  # noqa: RUF012
 
