@@ -11,7 +11,7 @@ Data::
      "confidence": 0 to 1,                       see app/repair/choice.py
      "modes": {"swap|import|fork|fresh": trials},   how candidates were tried, see app/repair/validate.py
      "workers": int,                             how many at a time; the outcome does not depend on it
-     "ranker": str,                              the language model that had a say in the order, or "none: " why
+     "ranker": str,                              language model with a say in the order, or "none: " why
      "alternatives": [same], "phases": {"locate_s", "generate_s", "rank_s", "validate_s", "verify_s"}}
 
 ``fixed``: the first patch is verified and applied to the workspace. ``ambiguous``: patches
