@@ -1,9 +1,10 @@
 """Which of several plausible patches is right, and when the evidence cannot tell.
 
-The rule: patches that take functionality away come after all others; then the score
-decides, weighed by how far the kind of edit can be believed, and lowered for patches that build a constant of the failing test into the program and
-for those that change what passing tests see. Patches that behave alike on every compared call
-(``behaviour.py``) count as one, and the one that changes fewest characters stands for them.
+The rule: patches that take functionality away come after all others; then the score decides,
+weighed by how far the kind of edit can be believed, and lowered for patches that build a constant
+of the failing test into the program and for those that change what passing tests see. Patches that
+behave alike on every compared call (``behaviour.py``) count as one, and the one that changes fewest
+characters stands for them.
 Where scores differ by less than 2 %, the patch that changes clearly fewer characters is
 preferred. The result is ``ambiguous`` when a patch of the same kind of harm scores so close to
 the best that only chance would choose, or when one that does no more harm is seen to behave
