@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +23,7 @@ from .knowledge import Knowledge
 from .limits import TIME, Clock, Limits
 from .localisation.testview import TestFiles
 from .localise import Localisation
-from .pairs import Places, pairs
+from .pairs import Places, pairs, twins
 from .search import Search, SearchState
 from .source import Edit, ModuleSource
 from .synthesis.search import Budget, synthesise
@@ -39,6 +40,8 @@ _LATER_SHARE = 0.25
 """Of the candidate limit, kept for what is built and for pairs."""
 _CHUNK = 100
 """Candidates between two looks at the halves found so far."""
+_TWINS_AT_A_TIME = 10
+"""After a chunk: the same edit twice, as far as it is likelier than the next single one."""
 _LOOKED_AT = 12
 _PAIRS_OF_HALVES = 40
 """Partial candidates looked at closely, and pairs of them, after a chunk."""
@@ -103,6 +106,7 @@ async def hunt(
         state.hurried = state.hurried or over
         return over
 
+    alike = deque(twins(candidates[:first]))
     position = 0
     while position < first and not state.plausible and not state.limit and not late(_LIKELY_UNTIL):
         chunk = candidates[position : min(first, position + _CHUNK)]
@@ -110,6 +114,10 @@ async def hunt(
         await search.run(chunk, singles, clock)
         if not state.plausible and not state.limit:
             await _join_halves(halves, search, state, limits, clock)
+        if not state.plausible and not state.limit:
+            following = candidates[position].score if position < len(candidates) else 0.0
+            likely = min(_TWINS_AT_A_TIME, sum(each.score >= following for each in alike))
+            await search.run([alike.popleft() for _ in range(likely)], limits, clock)
     if state.plausible:
         # The neighbours of what was found may lie beyond.
         await search.run(itertools.islice(candidates, position, None), singles, clock)
@@ -121,8 +129,8 @@ async def hunt(
     if state.partial:
         await _join_halves(halves, search, state, limits, clock, within_functions=True)
         most = min(int(_PAIRS_WITH_A_HALF * limits.max_candidates), limits.max_candidates - state.tried)
-        likely = _pairs(candidates, ground, search, state, most)
-        while (chunk := list(itertools.islice(likely, _CHUNK))) and not _done(state):
+        with_half = _pairs(candidates, ground, search, state, most)
+        while (chunk := list(itertools.islice(with_half, _CHUNK))) and not _done(state):
             if late(_WITH_A_HALF_UNTIL):
                 break
             await search.run(chunk, limits, clock)

@@ -29,6 +29,7 @@ _MOST_FUNCTIONS = 8
 _MOST_OF_A_KIND = 6
 _TWO_PARTIAL, _ONE_PARTIAL = 0.98, 0.9
 _UNREACHED = 0.3
+_TWINS = 0.7
 _SAME_KIND, _SAME_SHAPE, _SAME_NAMES, _SAME_FUNCTION = 0.9, 0.7, 0.7, 0.5
 _NAMES_ACROSS, _ACROSS = 0.6, 0.45
 _MOST_ACROSS = 16
@@ -78,6 +79,21 @@ def pairs(
     for _, (score, one, two) in ranked[:limit]:
         yield joined(one, two, score)
     yield from _all_of_a_kind(candidates, limit - len(ranked))
+
+
+def twins(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The same edit at two places, of any files; likeliest first, and below single edits of like rank."""
+    equal: dict[tuple[str, str], list[Candidate]] = {}
+    for each in candidates:
+        equal.setdefault((each.family, each.description), []).append(each)
+    made = [
+        joined(one, two, _TWINS * (one.score * two.score) ** 0.5)
+        for group in equal.values()
+        for one, two in _couples(group[:_MOST_OF_A_KIND])
+        if apart(one, two)
+    ]
+    # Stable: equal ones stay in the order of the candidates.
+    return sorted(made, key=lambda each: -round(each.score, 9))
 
 
 def _with_partial(

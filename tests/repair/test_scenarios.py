@@ -5,6 +5,7 @@ A hidden test that the search never sees decides whether the patch is right.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,8 @@ async def repaired_rightly(context: ToolContext, scenario: Scenario) -> None:
     rows = [context.ledger.rows[number - 1] for number in patch["ledger_rows"]]
     assert len(rows) == 2 and all(row.fresh_process and row.purpose == "verification" for row in rows)
     changed = await context.workspace.changed_files()
-    assert [each.path for each in changed] == [patch["path"]]
-    assert not changed[0].is_test
+    assert [each.path for each in changed] == re.findall(r"^diff --git a/(.*) b/", patch["diff"], re.M)
+    assert changed[0].path == patch["path"] and not any(each.is_test for each in changed)
     context.workspace.write(HIDDEN, scenario.hidden.encode())
     hidden = await context.tests.run([HIDDEN], purpose="hidden")
     assert hidden.report.cases
