@@ -20,6 +20,7 @@ from whimbrel.app.repair.limits import Clock, Limits
 from whimbrel.app.repair.minimise import minimise
 from whimbrel.app.repair.novelty import Novelty
 from whimbrel.app.repair.proof import prove
+from whimbrel.app.repair.search import Search, SearchState
 from whimbrel.app.repair.source import Edit, ModuleSource
 from whimbrel.app.repair.validate import FORK, SWAP, Trial, Validator
 from whimbrel.app.repair.workspace_edit import TestFileTouched, applied, encodable, keep
@@ -236,3 +237,31 @@ async def test_edits_of_a_whole_file_that_are_not_needed_are_undone(needed: set[
     smallest = await minimise(candidate(TOTAL, extra), passes)
     assert smallest.by_path.keys() == needed
     assert one_edits(smallest) == (RATE.edits if "rates.py" in needed else ())
+
+
+async def test_partial_candidates_are_known_by_the_targets_they_turn_green_and_by_what_they_break(
+    tmp_path: Path,
+):
+    nine = part("cart.py", ("min(value, MOST)", "9"))
+    tried = [candidate(each) for each in (TOTAL, RATE, nine, LABEL)]
+    expected = [("test_rate", False), ("test_total", True), ("test_label", False)]
+    async with trying(tmp_path) as at:
+        for workers in (1, 2):
+            at.validator.workers = workers
+            state = SearchState()
+            search = Search(SOURCES, at.baseline, at.validator, state, lambda _: None)
+            assert [test.rpartition("::")[2] for test in search.telling] == [
+                "test_rate",
+                "test_label",
+                "test_total",
+                "test_note",
+            ]
+            clock = Clock.start(Limits(), None, 0)
+            await search.run(tried, Limits(), clock)
+            assert all(each.breaks is None for each in state.partial)
+            await search.look_at_partial(10, clock)
+            found = [
+                (green.rpartition("::")[2], each.breaks) for each in state.partial for green in each.green
+            ]
+            assert found == expected
+            assert not state.plausible
