@@ -23,7 +23,7 @@ from .knowledge import Knowledge
 from .limits import TIME, Clock, Limits
 from .localisation.testview import TestFiles
 from .localise import Localisation
-from .pairs import Places, pairs, twins
+from .pairs import Places, pairs, toward, twins
 from .search import Search, SearchState
 from .source import Edit, ModuleSource
 from .synthesis.search import Budget, synthesise
@@ -107,20 +107,25 @@ async def hunt(
         return over
 
     alike = deque(twins(candidates[:first]))
-    position = 0
-    while position < first and not state.plausible and not state.limit and not late(_LIKELY_UNTIL):
-        chunk = candidates[position : min(first, position + _CHUNK)]
-        position += len(chunk)
+    likely, rest = list(candidates[:first]), candidates[first:]
+    red: list[str] = []
+    while likely and not state.plausible and not state.limit and not late(_LIKELY_UNTIL):
+        chunk, likely = likely[:_CHUNK], likely[_CHUNK:]
         await search.run(chunk, singles, clock)
         if not state.plausible and not state.limit:
             await _join_halves(halves, search, state, limits, clock)
         if not state.plausible and not state.limit:
-            following = candidates[position].score if position < len(candidates) else 0.0
-            likely = min(_TWINS_AT_A_TIME, sum(each.score >= following for each in alike))
-            await search.run([alike.popleft() for _ in range(likely)], limits, clock)
+            following = max((each.score for each in likely), default=0.0)
+            ready = min(_TWINS_AT_A_TIME, sum(each.score >= following for each in alike))
+            await search.run([alike.popleft() for _ in range(ready)], limits, clock)
+        before, red = red, _still_red(search, state)
+        if red and red != before:
+            likely = toward(likely, red, _coverage(search))
+    untried = {id(each) for each in (*likely, *rest)}
+    left = [each for each in candidates if id(each) in untried]
     if state.plausible:
         # The neighbours of what was found may lie beyond.
-        await search.run(itertools.islice(candidates, position, None), singles, clock)
+        await search.run(left, singles, clock)
     if _done(state):
         return
     await _build(context, ground, search, validator, state, limits, clock)
@@ -136,7 +141,7 @@ async def hunt(
             await search.run(chunk, limits, clock)
     if _done(state):
         return
-    await search.run(itertools.islice(candidates, position, None), singles, clock)
+    await search.run(left, singles, clock)
     if _done(state):
         return
     most = max(0, limits.max_candidates - state.tried)
@@ -153,20 +158,28 @@ async def _join_halves(
     within_functions: bool = False,
 ) -> None:
     """Tries partial candidates together, where they can turn everything green."""
-    green = frozenset[str]().union(*(each.green for each in state.partial))
-    if not green.issuperset(search.telling):
+    if not state.partial or _still_red(search, state):
         return
     await search.look_at_partial(_LOOKED_AT, clock)
     made = halves.pairs(state.partial, _PAIRS_OF_HALVES, within_functions=within_functions)
     await search.run(made, limits, clock)
 
 
+def _still_red(search: Search, state: SearchState) -> list[str]:
+    """Targets that no candidate turned green, when some turned others green; else nothing."""
+    green = frozenset[str]().union(*(each.green for each in state.partial))
+    return [test for test in search.telling if test not in green] if green else []
+
+
+def _coverage(search: Search) -> dict[str, Mapping[str, frozenset[int]]]:
+    """Target -> path -> lines that it runs."""
+    return {test: search.baseline.coverage.get(test, {}) for test in search.baseline.targets}
+
+
 def _pairs(
     candidates: Sequence[Candidate], ground: Ground, search: Search, state: SearchState, most: int
 ) -> Iterator[Candidate]:
-    baseline = search.baseline
-    coverage = {test: baseline.coverage.get(test, {}) for test in baseline.targets}
-    return pairs(candidates, state.partial, ground.localisation.sources, most, coverage)
+    return pairs(candidates, state.partial, ground.localisation.sources, most, _coverage(search))
 
 
 def _function_of(

@@ -81,6 +81,21 @@ def pairs(
     yield from _all_of_a_kind(candidates, limit - len(ranked))
 
 
+def toward(
+    candidates: Sequence[Candidate], red: Sequence[str], coverage: Mapping[str, Mapping[str, Collection[int]]]
+) -> list[Candidate]:
+    """The candidates with those first that lie where some targets run (``coverage`` as for ``pairs``)."""
+    known: dict[tuple[str, int, int], float] = {}
+
+    def rank(candidate: Candidate) -> float:
+        place = (candidate.path, candidate.line, candidate.end_line)
+        if place not in known:
+            known[place] = _reached(place, red, coverage)
+        return -round(candidate.score * known[place], 9)
+
+    return sorted(candidates, key=rank)
+
+
 def twins(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The same edit at two places, of any files; likeliest first, and below single edits of like rank."""
     equal: dict[tuple[str, str], list[Candidate]] = {}

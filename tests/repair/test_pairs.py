@@ -9,7 +9,7 @@ from whimbrel.app.repair.candidates import Candidate, generate
 from whimbrel.app.repair.evidence import Evidence
 from whimbrel.app.repair.halves import Halves
 from whimbrel.app.repair.localise import Localisation
-from whimbrel.app.repair.pairs import pairs, twins
+from whimbrel.app.repair.pairs import pairs, toward, twins
 from whimbrel.app.repair.search import Partial
 from whimbrel.app.repair.source import ModuleSource
 
@@ -150,6 +150,23 @@ def test_the_other_half_is_looked_for_where_the_targets_that_are_still_red_run()
         if half.candidate.edits[0] in each.edits
     ]
     assert {each.others[0].line for each in made[:5]} == {2}
+
+
+def test_what_the_red_targets_run_comes_first_and_likelier_edits_before_others():
+    candidates, _ = two_files()
+    coverage = {"t::a": {"orders.py": {6}}, "t::b": {"rooms.py": {2, 6}}}
+    ordered = toward(candidates, ["t::b"], coverage)
+    assert sorted(map(id, ordered)) == sorted(map(id, candidates))
+    assert [each for each in ordered if each.path == "rooms.py"] == [
+        each for each in candidates if each.path == "rooms.py"
+    ]
+    best = {
+        path: max(each.score for each in candidates if each.path == path)
+        for path in ("orders.py", "rooms.py")
+    }
+    late = next(n for n, each in enumerate(ordered) if each.path == "orders.py")
+    assert all(each.score >= 0.3 * best["orders.py"] - 1e-9 for each in ordered[:late]) and late > 5
+    assert toward(candidates, ["t::b"], {"t::b": {}}) == candidates
 
 
 def test_halves_that_turn_all_targets_green_together_are_paired_once_and_the_harmless_first():
