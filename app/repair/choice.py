@@ -14,7 +14,7 @@ otherwise scores within 2 % of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from .behaviour import Behaviour
@@ -31,8 +31,9 @@ _SURELY_DIFFERENT = 0.98
 _FROM_THE_TEST = 0.4
 _COLLATERAL = 0.3
 """Part of the score that goes when every call of passing tests comes out otherwise."""
-LEAST_CONFIDENCE = 0.3
-"""Below this nothing is applied: the evidence does not tell whether the best patch is right."""
+_LEAST_CONFIDENCE = 0.3
+_LEAST_BELIEF = 0.55
+"""Below these nothing is applied: the evidence does not tell whether the best patch is right."""
 _LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'[^'\n]*'|\"[^\"\n]*\"")
 _ORDINARY = frozenset(("0", "1", "-1", "2", '""', "''"))
 
@@ -41,13 +42,15 @@ _ORDINARY = frozenset(("0", "1", "-1", "2", '""', "''"))
 class Choice:
     """Plausible patches, best first.
 
-    ``ambiguous`` when the first cannot be told from another. ``confidence`` (0 to 1) is the best's
-    share of its own score and that of the strongest patch that may behave otherwise.
+    ``ambiguous`` when the first cannot be told from another. ``confidence`` (0 to 1) is how far the
+    best can be believed, times its share of its own score and that of the strongest patch that may
+    behave otherwise. ``doubtful`` when that is too little to apply even the only one.
     """
 
     ranked: tuple[Candidate, ...]
     ambiguous: bool
     confidence: float = 1.0
+    doubtful: bool = False
 
 
 def choose(
@@ -55,12 +58,16 @@ def choose(
     sources: Mapping[str, ModuleSource],
     test_literals: Collection[str],
     behaviour: Behaviour | None = None,
+    believed: Callable[[Candidate], float] = trust_of,
 ) -> Choice:
-    """Orders plausible patches by the rule above; stable for equal ones."""
+    """Orders plausible patches by the rule above; stable for equal ones.
+
+    ``believed``: how far each can be believed, 0 to 1 (``trust.belief``).
+    """
     effects = behaviour or Behaviour()
     scores = {
         id(candidate): candidate.score
-        * trust_of(candidate)
+        * believed(candidate)
         * (_FROM_THE_TEST if _new_literals(candidate, sources) & set(test_literals) else 1.0)
         * (1.0 - _COLLATERAL * effects.collateral(candidate))
         for candidate in plausible
@@ -88,8 +95,9 @@ def choose(
         if each.harm <= smallest.harm and effects.differ(smallest, each)
     )
     strongest = max((judged(each) for each in others if each.harm <= smallest.harm), default=0.0)
-    confidence = round(trust_of(smallest) * _share(judged(smallest), strongest), 3)
-    return Choice(tuple(ranked), ambiguous or confidence < LEAST_CONFIDENCE, confidence)
+    confidence = believed(smallest) * _share(judged(smallest), strongest)
+    doubtful = believed(smallest) < _LEAST_BELIEF or confidence < _LEAST_CONFIDENCE
+    return Choice(tuple(ranked), ambiguous, round(confidence, 3), doubtful)
 
 
 def _share(own: float, other: float) -> float:

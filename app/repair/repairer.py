@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ...sandbox.base.errors import ToolError
@@ -16,7 +17,7 @@ from ..tools.repair import INTERRUPTED, SCRATCH
 from .baseline import Baseline, take_baseline
 from .behaviour import Behaviour
 from .candidates import Candidate
-from .choice import LEAST_CONFIDENCE, Choice, choose, literals_of
+from .choice import Choice, choose, literals_of
 from .diffs import patch_of
 from .explain import explain
 from .hunt import hunt, prepare, single_edits
@@ -27,6 +28,7 @@ from .minimise import minimise
 from .proof import Proof, prove
 from .search import Search, SearchState
 from .source import ModuleSource
+from .trust import belief, support
 from .validate import Validator
 from .workspace_edit import keep
 
@@ -77,13 +79,7 @@ class _Run:
             "ledger_rows": list(proof.rows) if proof else [],
             "difference": difference,
             "score": round(candidate.score, 4),
-            "passing_tests": len(
-                {
-                    test
-                    for part in candidate.parts
-                    for test in self.baseline.tests_through(part.path, range(part.line, part.end_line + 1))
-                }
-            ),
+            "passing_tests": support(candidate, self.baseline),
         }
 
     def result(
@@ -202,11 +198,12 @@ async def _search_and_prove(
 async def _choose(context: ToolContext, run: _Run, validator: Validator) -> Choice:
     """The order of the plausible patches, once what they do has been compared."""
     literals = _literals(context, run.baseline)
-    choice = choose(run.state.plausible, run.sources, literals)
+    believed = partial(belief, baseline=run.baseline)
+    choice = choose(run.state.plausible, run.sources, literals, believed=believed)
     if len(choice.ranked) > 1:
         context.progress(Progress("patch", f"comparing what {len(choice.ranked)} plausible patches do"))
         run.behaviour = await validator.compare(choice.ranked, _project_files(run.baseline))
-        choice = choose(run.state.plausible, run.sources, literals, run.behaviour)
+        choice = choose(run.state.plausible, run.sources, literals, run.behaviour, believed)
     return choice
 
 
@@ -220,7 +217,7 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
     """Proves the best patches in fresh processes and applies the one that holds."""
     started = time.monotonic()
     run.ranked, proven = choice.ranked, run.proven
-    wanted = 2 if choice.ambiguous else 1
+    wanted = 2 if choice.ambiguous or choice.doubtful else 1
     for candidate in choice.ranked[:_MOST_PROOFS]:
         places = " and ".join(f"{part.path}:{part.line}" for part in candidate.parts)
         context.progress(Progress("verify", f"proving {places} in fresh processes"))
@@ -239,7 +236,7 @@ async def _conclude(context: ToolContext, run: _Run, choice: Choice, clock: Cloc
         each for each in choice.ranked if id(each) not in shown and not run.behaviour.same(candidate, each)
     ]
     others = [run.patch(each, None, candidate) for each in left[:_MOST_ALTERNATIVES]]
-    if choice.ambiguous and (len(proven) > 1 or choice.confidence < LEAST_CONFIDENCE):
+    if choice.doubtful or (choice.ambiguous and len(proven) > 1):
         rivals = [run.patch(each, its, candidate) for each, its in proven[1:]]
         return run.result("ambiguous", [run.patch(candidate, proof)], [*rivals, *others], choice.confidence)
     keep(context.workspace, run.sources, candidate)

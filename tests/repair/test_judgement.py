@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from project import make_repository
+from whimbrel.app.repair.baseline import Baseline
 from whimbrel.app.repair.candidates import Candidate
 from whimbrel.app.repair.choice import choose, literals_of
 from whimbrel.app.repair.diffs import unified_diff
@@ -19,6 +22,7 @@ from whimbrel.app.repair.minimise import minimise
 from whimbrel.app.repair.novelty import Novelty
 from whimbrel.app.repair.source import Edit, ModuleSource
 from whimbrel.app.repair.spectra import Counts, Spectrum, dstar, ochiai
+from whimbrel.app.repair.trust import belief
 from whimbrel.app.repair.verdict import judge
 from whimbrel.app.repo.testing.report import CollectionError, Outcome, TestCase, TestReport, TraceFrame
 from whimbrel.sandbox.base.git import Git
@@ -250,3 +254,33 @@ def test_code_that_only_shows_values_is_less_suspicious_than_code_that_makes_the
     context = SimpleNamespace(workspace=SimpleNamespace(read=lambda _: text), scratch={})
     places = localise(context, baseline).locations  # type: ignore[arg-type]
     assert [place.function for place in places] == ["A.size", "A.__repr__"]
+
+
+def covered(*passing: str) -> Baseline:
+    """A baseline whose passing tests all run line 2 of m.py, and nothing else."""
+    cases = [TestCase(name, Outcome.PASSED, path="t.py") for name in passing]
+    bad = TestCase("t.py::bad", Outcome.FAILED, path="t.py")
+    lines = {name: {"m.py": frozenset({2})} for name in (*passing, "t.py::bad")}
+    report = TestReport((*cases, bad), coverage=lines)
+    return Baseline("0" * 40, report, (bad,), (), frozenset(passing), (), 1.0, 1)
+
+
+def test_each_passing_test_through_the_edited_lines_takes_doubt_away():
+    moved = candidate(23, 24, "-", family="move")
+    assert belief(moved, covered()) == pytest.approx(0.5)
+    assert belief(moved, covered("a", "b")) == pytest.approx(1 - 0.5 * 0.85**2)
+    assert belief(replace(moved, line=3, end_line=3), covered("a", "b")) == pytest.approx(0.5)
+    inserted = replace(moved, line=3, end_line=3, edits=(Edit(20, 20, "x\n"),))
+    assert belief(inserted, covered("a")) == pytest.approx(1 - 0.5 * 0.85)
+
+
+def test_a_kind_of_edit_that_passes_by_chance_is_not_applied_without_passing_tests_to_speak_for_it():
+    moved = candidate(23, 24, "-", family="move")
+    alone = choose([moved], {"m.py": SOURCE}, (), believed=partial(belief, baseline=covered()))
+    assert alone.doubtful and not alone.ambiguous and alone.confidence == pytest.approx(0.5)
+    backed = choose([moved], {"m.py": SOURCE}, (), believed=partial(belief, baseline=covered("a")))
+    assert not backed.doubtful
+    exchanged = candidate(23, 24, "-", family="comparison")
+    assert not choose(
+        [exchanged], {"m.py": SOURCE}, (), believed=partial(belief, baseline=covered())
+    ).doubtful
