@@ -166,7 +166,7 @@ class Validator:
     async def _begin(self) -> None:
         if self._baseline.broken:
             self.note = "test files cannot be imported: every candidate imports the project anew"
-        elif not await self._warm.start(self._runner):
+        elif not await self._warm.start(self._runner, self._files()):
             self.note = self._warm.note
         if self._warm.ready and not await self._warm_agrees():
             await self._warm.close()
@@ -200,6 +200,13 @@ class Validator:
             self.steady &= await self._passing_unedited([*there, *reversed(order)])
         self.workers = 1 if self._alone else self._most
         return self._warm.ready
+
+    def _files(self) -> list[str]:
+        """The test files that trials need, where a large suite has many more; none: all."""
+        if not is_large(self._baseline.report):
+            return []
+        wanted = self.steady.union(self._baseline.targets)
+        return sorted({case.path for case in self._baseline.report.cases if case.id in wanted})
 
     def _short(self) -> bool:
         """Whether the tests that trials run take so little that they can be run to see what to believe."""

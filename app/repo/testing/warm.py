@@ -107,8 +107,11 @@ class WarmServer:
         """The tests it has collected."""
         return self._ids
 
-    async def start(self, runner: TestRunner) -> bool:
+    async def start(self, runner: TestRunner, files: Sequence[str] = ()) -> bool:
         """Collects the tests; False, with a note, where forking from there is impossible.
+
+        Args:
+            files: the test files to collect; none: all.
 
         Raises:
             SandboxDied: the sandbox went away.
@@ -119,7 +122,9 @@ class WarmServer:
             return False
         place = await runner.place()
         request = replace(
-            await runner.request(None, coverage=False, fail_fast=False), name="warm", survey=False
+            await runner.request(tuple(files) or None, coverage=False, fail_fast=False),
+            name="warm",
+            survey=False,
         )
         stem = f"{place.base}/warm"
         config = {
