@@ -6,11 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-fast lint types imports wheel bench bench-repair docs clean
+.PHONY: help demo local test test-fast lint types imports wheel bench bench-repair docs clean
 
 help:
 	@echo "make demo    repair the example project and show the evidence"
 	@echo "make test    run the test suite"
+	@echo "make local   optional: the tiny language model that ranks repairs (needs cmake, ninja, g++; minutes, once)"
 	@echo "make lint    ruff and import contracts;  make types  pyright"
 	@echo "make bench   benchmarks;  make docs  regenerate generated pages;  make clean"
 	@echo "make bench-repair   repair by search on tests/repair_corpus (ARGS='--sample 20', '--locked', ...)"
@@ -33,6 +34,9 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 
 demo: $(VENV)/.core
 	@$(BIN)/python examples/demo.py
+
+local: $(VENV)/.core
+	@$(BIN)/python -m whimbrel.app.repair.language.install
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)

@@ -12,6 +12,9 @@ import pytest
 
 Interpreter = Callable[..., str]
 
+# Where the language model is installed it would take seconds in every repair; its own tests turn it on.
+os.environ.setdefault("WHIMBREL_RANKER", "off")
+
 
 def _version_folders() -> list[Path]:
     """Folders that may hold ``X.Y.Z/bin/python``, as version managers lay them out."""

@@ -24,7 +24,7 @@ _COMPILERS = (
     ("java", ["java", "-version"], "Java"),
 )
 _EXTRA_COSTS = {
-    "local": "no model in this process through llama.cpp",
+    "local": "candidate repairs are ranked without a language model's opinion",
     "native": "no native engine",
     "mcp": "no MCP servers",
     "otel": "no telemetry export",

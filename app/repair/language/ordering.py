@@ -19,7 +19,7 @@ from .judge import NONE, Judge
 SWITCH = "WHIMBREL_RANKER"
 """``off`` in the environment: no language model, whatever is installed."""
 WEIGHT = 0.8
-BOUND = 2.0
+BOUND = 1.0
 """Both by measurement, see docs/repair-ranking.md."""
 
 

@@ -20,6 +20,7 @@ INSTALL = [sys.executable, "-m", "whimbrel.app.repair.language.install"]
 
 
 async def test_without_the_extra_a_repair_works_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("WHIMBREL_RANKER")
     monkeypatch.setitem(sys.modules, "llama_cpp", None)  # as if it were not installed
     async with opened(tmp_path, FILES) as context:
         result = await RepairTool().run(context, RepairArguments())
