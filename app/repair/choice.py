@@ -32,7 +32,7 @@ _FROM_THE_TEST = 0.4
 _COLLATERAL = 0.3
 """Part of the score that goes when every call of passing tests comes out otherwise."""
 _LEAST_CONFIDENCE = 0.3
-_LEAST_BELIEF = 0.55
+_LEAST_BELIEF = 0.6
 """Below these nothing is applied: the evidence does not tell whether the best patch is right."""
 _LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'[^'\n]*'|\"[^\"\n]*\"")
 _ORDINARY = frozenset(("0", "1", "-1", "2", '""', "''"))

@@ -278,7 +278,7 @@ def test_a_kind_of_edit_that_passes_by_chance_is_not_applied_without_passing_tes
     moved = candidate(23, 24, "-", family="move")
     alone = choose([moved], {"m.py": SOURCE}, (), believed=partial(belief, baseline=covered()))
     assert alone.doubtful and not alone.ambiguous and alone.confidence == pytest.approx(0.5)
-    backed = choose([moved], {"m.py": SOURCE}, (), believed=partial(belief, baseline=covered("a")))
+    backed = choose([moved], {"m.py": SOURCE}, (), believed=partial(belief, baseline=covered("a", "b")))
     assert not backed.doubtful
     exchanged = candidate(23, 24, "-", family="comparison")
     assert not choose(
