@@ -80,6 +80,7 @@ class AttemptLog:
             "confidence": data.get("confidence", 0.0),
             "modes": data.get("modes", {}),
             "workers": data.get("workers", 0),
+            "ranker": data.get("ranker", "none: not asked"),
             "phases": data.get("phases", {}),
         }
         self.ambiguous = data["status"] == "ambiguous"
