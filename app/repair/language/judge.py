@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....sandbox.base.errors import ToolError
+from ....sandbox.base.errors import ConfigError, ToolError
 from ....sandbox.base.process import ProcessChannel, base_environment, open_process_channel
 from ...paths import cache_dir
 from ..candidates import Candidate
@@ -68,7 +68,7 @@ class Judge:
             )
         except UnusableModel as error:
             return cls(None, NONE + str(error), end)
-        except ToolError as error:
+        except (ToolError, ConfigError) as error:
             return cls(None, NONE + error.one_line(), end)
         judge = cls(channel, "", end)
         try:
