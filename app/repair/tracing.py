@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ...sandbox.base.errors import ToolError
 from ...sandbox.workspace import Workspace
 from ...sandbox.workspace.names import is_test_path
-from ..repo.testing.report import TestReport
-from ..repo.testing.runner import TestRun
+from ..repo.testing.report import Outcome, TestReport
+from ..repo.testing.runner import TestRun, TestRunner
 from ..tools.base import ToolContext
 from ..tools.run_tests import latest_whole_run
 
@@ -27,6 +28,8 @@ _MOST_FAILING = 50
 _MOST_PASSING = 600
 _MOST_STEPS = 4
 """Imports between a test file and what a failing test ran."""
+_PATIENCE_S, _PATIENCE = 3.0, 20.0
+"""Limit of a test where some hang: so many seconds, or so many times the slowest that does not."""
 _MOST_BYTES = 1 << 20
 _PURPOSE = "baseline"
 _IMPORT = re.compile(
@@ -42,6 +45,11 @@ async def traced_suite(context: ToolContext, tree: str) -> TestRun:
         EnvironmentBroken, SandboxDied: as every run of tests.
     """
     known = latest_whole_run(context, tree)
+    with _impatient(context.tests, known):
+        return await _traced(context, known)
+
+
+async def _traced(context: ToolContext, known: TestRun | None) -> TestRun:
     if known is None or not is_large(known.report) or not known.report.failing():
         return await context.tests.run(purpose=_PURPOSE, coverage=True)
     bad = [case.id for case in known.report.failing()]
@@ -66,6 +74,20 @@ async def traced_suite(context: ToolContext, tree: str) -> TestRun:
         for case in known.report.cases
     )
     return replace(known, report=replace(known.report, cases=cases, coverage=coverage))
+
+
+@contextmanager
+def _impatient(runner: TestRunner, known: TestRun | None) -> Generator[None]:
+    """Where tests are known to hang, they are not waited for as long once more: what they run shows early."""
+    before = runner.test_timeout_s
+    cases = known.report.cases if known is not None else ()
+    if any(case.outcome is Outcome.TIMEOUT for case in cases):
+        slowest = max((case.duration_s for case in cases if case.outcome is not Outcome.TIMEOUT), default=0.0)
+        runner.test_timeout_s = min(before, max(_PATIENCE_S, _PATIENCE * slowest))
+    try:
+        yield
+    finally:
+        runner.test_timeout_s = before
 
 
 def is_large(report: TestReport) -> bool:

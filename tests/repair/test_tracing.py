@@ -8,6 +8,7 @@ import pytest
 from whimbrel.app.repair import tracing
 from whimbrel.app.repair.baseline import take_baseline
 from whimbrel.app.repair.validate import Validator
+from whimbrel.app.repo.testing.report import Outcome
 from whimbrel.app.tools.run_tests import recall
 
 from .project import opened
@@ -60,6 +61,17 @@ async def test_a_tree_that_changed_since_is_recorded_as_a_whole(
         await recall(context, await context.tests.run(purpose="baseline"))
         context.workspace.write("shop/labels.py", b"def label(text):\n    return text.title().strip()\n")
         assert "tests/test_labels.py::test_label" in (await take_baseline(context)).coverage
+
+
+async def test_a_test_that_is_known_to_hang_is_not_waited_for_once_more(tmp_path: Path):
+    endless = "def price(count):\n    while count >= 10:\n        count += 1\n    return count * 2\n"
+    async with opened(tmp_path, {**FILES, "shop/prices.py": endless}, test_timeout_s=8) as context:
+        await recall(context, await context.tests.run(purpose="baseline"))
+        baseline = await take_baseline(context)
+        hung = baseline.report.by_id()["tests/test_prices.py::test_ten"]
+        assert hung.outcome is Outcome.TIMEOUT and hung.duration_s < 8
+        assert 3 in baseline.coverage[hung.id]["shop/prices.py"]
+        assert context.tests.test_timeout_s == 8, "the proof gives every test its time"
 
 
 def test_every_form_of_import_is_understood():
