@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo local test test-fast lint types imports wheel bench bench-repair docs clean
+.PHONY: help demo local test test-fast lint types imports wheel bench bench-repair bench-projects bench-scale docs clean
 
 help:
 	@echo "make demo    repair the example project and show the evidence"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint    ruff and import contracts;  make types  pyright"
 	@echo "make bench   benchmarks;  make docs  regenerate generated pages;  make clean"
 	@echo "make bench-repair   repair by search on tests/repair_corpus (ARGS='--sample 20', '--locked', ...)"
+	@echo "make bench-projects   five projects of the package index;  make bench-scale   100,000 lines, 5,000 tests"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -67,6 +68,12 @@ bench: $(VENV)/.dev
 bench-repair: $(VENV)/.dev
 	@mkdir -p build
 	@$(BIN)/python benchmarks/repair_corpus.py --out build/repair-corpus.json $(ARGS)
+
+bench-projects: $(VENV)/.dev
+	$(BIN)/python benchmarks/real_projects.py --page docs/real-projects.md $(ARGS)
+
+bench-scale: $(VENV)/.dev
+	$(BIN)/python benchmarks/repair_scale.py --page docs/scale.md $(ARGS)
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
