@@ -130,7 +130,7 @@ async def generated(bug: Bug, base: Path) -> dict[str, Any]:
         baseline = await take_baseline(context)
         localisation = localise(context, baseline)
         ground = await prepare(context, localisation, baseline, Clock.start(Limits(), None, 5))
-        candidates = single_edits(ground, baseline, 1)
+        candidates = await single_edits(ground, baseline, 1)
     (path,) = bug.hunks
     right = [
         number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .evidence import Evidence
@@ -89,8 +89,11 @@ def generate(
     seed: int = 0,
     knowledge: Knowledge | None = None,
     values: RuntimeValues | None = None,
+    unwanted: Callable[[], bool] = lambda: False,
 ) -> list[Candidate]:
     """All candidates, likeliest first; equal texts only once. ``seed`` only orders exact ties.
+
+    ``unwanted`` is asked now and then; once it says so, what there is by then is given.
 
     ``knowledge`` holds the project's expressions; without it each file knows its own.
     ``values``: what was observed at ``values.places_of(localisation.lines)``, for types.
@@ -99,7 +102,7 @@ def generate(
     for path in sorted(localisation.lines):
         source = localisation.sources[path]
         view = ModuleView(source, evidence, knowledge, values)
-        for candidate in _of_file(view, localisation.lines[path], all_families()):
+        for candidate in _of_file(view, localisation.lines[path], all_families(), unwanted):
             key = (path, _shortest(source.text, candidate.edits))
             if key not in best or candidate.score > best[key].score:
                 best[key] = candidate
@@ -107,10 +110,15 @@ def generate(
 
 
 def _of_file(
-    view: ModuleView, suspicion: Mapping[int, float], families: Sequence[Family]
+    view: ModuleView,
+    suspicion: Mapping[int, float],
+    families: Sequence[Family],
+    unwanted: Callable[[], bool],
 ) -> Iterator[Candidate]:
     source = view.source
     for node in ast.walk(source.tree):
+        if unwanted():
+            return
         level = _suspicion_of(node, source, suspicion)
         if level < _LEAST_SUSPICION or not source.editable(node):
             continue

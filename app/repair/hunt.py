@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,10 +78,15 @@ async def prepare(
     return Ground(localisation, knowledge, values, TestFiles(context.workspace.read))
 
 
-def single_edits(ground: Ground, baseline: Baseline, seed: int) -> list[Candidate]:
-    """All edits of all families, likeliest first."""
-    evidence = Evidence.of(baseline.failing, ground.tests)
-    return generate(ground.localisation, evidence, seed, ground.knowledge, ground.values)
+async def single_edits(ground: Ground, baseline: Baseline, seed: int) -> list[Candidate]:
+    """All edits of all families, likeliest first; made in a thread, so that signals and limits are heard."""
+    evidence, gone = Evidence.of(baseline.failing, ground.tests), threading.Event()
+    try:
+        return await asyncio.to_thread(
+            generate, ground.localisation, evidence, seed, ground.knowledge, ground.values, gone.is_set
+        )
+    finally:
+        gone.set()
 
 
 async def hunt(

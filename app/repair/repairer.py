@@ -155,7 +155,7 @@ async def _search_and_prove(
 ) -> dict[str, Any]:
     started = time.monotonic()
     ground = await prepare(context, localisation, run.baseline, clock)
-    candidates = single_edits(ground, run.baseline, context.seed)
+    candidates = await single_edits(ground, run.baseline, context.seed)
     run.phases["generate_s"] = time.monotonic() - started
     started = time.monotonic()
     ordering = await in_order(candidates, run.sources, _RANKING_SHARE * (clock.search_until - started))
