@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from whimbrel.app.repo.testing.inside.limits import TestClock, TestTimeLimit
 from whimbrel.app.repo.testing.problems import RunProblem
 from whimbrel.app.repo.testing.report import Outcome
 
@@ -138,3 +141,28 @@ async def test_a_forked_child_of_a_test_does_not_write_into_the_report(project):
         ("test_a.py::test_moves", "passed"),
         ("test_a.py::test_last", "passed"),
     ]
+
+
+def test_after_tests_that_hung_the_next_ones_are_waited_for_less_but_plenty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    now = [100.0]
+    clock = TestClock(60, str(tmp_path / "stack"))
+    monkeypatch.setattr(clock, "_now", lambda: now[0])
+    monkeypatch.setattr(clock, "_armed", True)
+
+    def runs(seconds: float) -> float:
+        """The limit that a test was given which needs so many seconds."""
+        clock.new_test()
+        given = clock.limit
+        now[0] += min(seconds, given)
+        if seconds > given:
+            with pytest.raises(TestTimeLimit, match=f"longer than {given:g} seconds"):
+                clock._ring(0, None)
+        return given
+
+    endless = 1e9
+    assert [runs(0.1), runs(0.2), runs(endless), runs(0.1)] == [60, 60, 60, 30]
+    assert [runs(endless), runs(endless), runs(endless), runs(endless)] == [30, 15, 7.5, 6]
+    assert runs(1.5) == 6
+    assert runs(0.1) == 30, "twenty times what the slowest that ended took"

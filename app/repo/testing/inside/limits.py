@@ -22,8 +22,16 @@ class TestTimeLimit(BaseException):
     __test__ = False
 
 
+_LEAST_S = 6.0
+_TIMES_THE_SLOWEST = 20.0
+"""What a test gets at least where others hung: so many seconds, and this often what the slowest took."""
+
+
 class TestClock:
     """Arms and disarms the limit around the phases of one test.
+
+    Where one fault makes many tests hang, waiting the whole limit for each would use up the run:
+    after every test that hung, the next ones get half, down to what is plenty for the others.
 
     Args:
         seconds: limit of one test, all phases together; 0 or less switches it off.
@@ -34,6 +42,12 @@ class TestClock:
 
     def __init__(self, seconds: float, dump_path: str) -> None:
         self.seconds = seconds
+        self.limit = seconds
+        """Of the present test."""
+        self._hangs = 0
+        self._slowest = 0.0
+        self._begun = -1.0
+        self._rang = False
         self.grace = max(1.0, min(5.0, seconds * 0.2))
         self._dump = os.open(dump_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._owner = os.getpid()
@@ -49,7 +63,17 @@ class TestClock:
 
     def new_test(self) -> None:
         """Starts the budget of the next test."""
-        self._deadline = self._now() + self.seconds
+        now = self._now()
+        if self._rang:
+            self._hangs += 1
+        elif self._begun >= 0:
+            self._slowest = max(self._slowest, now - self._begun)
+        if self._hangs:
+            plenty = max(_LEAST_S, _TIMES_THE_SLOWEST * self._slowest)
+            self.limit = min(self.seconds, max(plenty, self.seconds / 2**self._hangs))
+        self._rang = False
+        self._begun = now
+        self._deadline = now + self.limit
 
     def arm(self, *, at_least: float = 0.05) -> None:
         """Counts the rest of the budget down from here (``at_least`` seconds for tear-down)."""
@@ -76,4 +100,5 @@ class TestClock:
     def _ring(self, _signum: int, _frame: Any) -> None:
         if not self._armed:
             return
-        raise TestTimeLimit("the test ran longer than %g seconds" % self.seconds)
+        self._rang = True
+        raise TestTimeLimit("the test ran longer than %g seconds" % self.limit)
