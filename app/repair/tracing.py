@@ -28,6 +28,8 @@ _MOST_FAILING = 50
 _MOST_PASSING = 600
 _MOST_STEPS = 4
 """Imports between a test file and what a failing test ran."""
+_RECORDED_S = 15.0
+"""Of one test while lines are recorded; longer where a failing test, which matters most, needs it."""
 _PATIENCE_S, _PATIENCE = 3.0, 20.0
 """Limit of a test where some hang: so many seconds, or so many times the slowest that does not."""
 _MOST_BYTES = 1 << 20
@@ -51,7 +53,8 @@ async def traced_suite(context: ToolContext, tree: str) -> TestRun:
 
 async def _traced(context: ToolContext, known: TestRun | None) -> TestRun:
     if known is None or not is_large(known.report) or not known.report.failing():
-        return await context.tests.run(purpose=_PURPOSE, coverage=True)
+        run = await context.tests.run(purpose=_PURPOSE, coverage=True)
+        return run if known is None else replace(run, report=_believed(run.report, known.report))
     bad = [case.id for case in known.report.failing()]
     first = await context.tests.run(bad[:_MOST_FAILING], purpose=_PURPOSE, coverage=True)
     ran = {path for files in first.report.coverage.values() for path in files}
@@ -68,22 +71,41 @@ async def _traced(context: ToolContext, known: TestRun | None) -> TestRun:
         # What ran outside of tests, while they were imported: the failing ones' files say enough.
         coverage[""] = first.report.coverage[""]
     again = first.report.by_id()
-    # Where the two runs disagree the failure stands; whether a test is flaky is asked for by its own.
-    cases = tuple(
-        again[case.id] if case.outcome.bad and case.id in again and again[case.id].outcome.bad else case
-        for case in known.report.cases
+    cases = tuple(again.get(case.id, case) for case in known.report.cases)
+    return replace(
+        known, report=_believed(replace(known.report, cases=cases, coverage=coverage), known.report)
     )
-    return replace(known, report=replace(known.report, cases=cases, coverage=coverage))
+
+
+def _believed(traced: TestReport, plain: TestReport) -> TestReport:
+    """What was recorded, with the outcomes of the plain run where the two disagree.
+
+    Recording slows tests down many times, and some look at what records them: what fails only then
+    does not fail. Whether a test is flaky is asked for by its own.
+    """
+    known = plain.by_id()
+    cases = tuple(
+        known[case.id] if case.id in known and known[case.id].outcome.bad != case.outcome.bad else case
+        for case in traced.cases
+    )
+    return replace(traced, cases=cases)
 
 
 @contextmanager
 def _impatient(runner: TestRunner, known: TestRun | None) -> Generator[None]:
-    """Where tests are known to hang, they are not waited for as long once more: what they run shows early."""
+    """What tests run shows early: none is waited for as long as when its outcome was the question.
+
+    Where tests are known to hang this matters most, and for those that recording makes very slow.
+    """
     before = runner.test_timeout_s
-    cases = known.report.cases if known is not None else ()
-    if any(case.outcome is Outcome.TIMEOUT for case in cases):
-        slowest = max((case.duration_s for case in cases if case.outcome is not Outcome.TIMEOUT), default=0.0)
-        runner.test_timeout_s = min(before, max(_PATIENCE_S, _PATIENCE * slowest))
+    if known is not None:
+        ended = [case for case in known.report.cases if case.outcome is not Outcome.TIMEOUT]
+        failing = max((case.duration_s for case in ended if case.outcome.bad), default=0.0)
+        limit = max(_RECORDED_S, _PATIENCE * failing)
+        if len(ended) < len(known.report.cases):
+            slowest = max((case.duration_s for case in ended), default=0.0)
+            limit = min(limit, max(_PATIENCE_S, _PATIENCE * slowest))
+        runner.test_timeout_s = min(before, limit)
     try:
         yield
     finally:

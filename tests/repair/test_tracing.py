@@ -74,6 +74,20 @@ async def test_a_test_that_is_known_to_hang_is_not_waited_for_once_more(tmp_path
         assert context.tests.test_timeout_s == 8, "the proof gives every test its time"
 
 
+async def test_a_test_that_fails_only_while_lines_are_recorded_does_not_count_as_failing(tmp_path: Path):
+    looking = (
+        "import sys\n"
+        "def test_nobody_is_watching():\n"
+        "    tools = range(6) if hasattr(sys, 'monitoring') else ()\n"
+        "    assert sys.gettrace() is None and not any(sys.monitoring.get_tool(n) for n in tools)\n"
+    )
+    async with opened(tmp_path, {**FILES, "tests/test_looking.py": looking}) as context:
+        await recall(context, await context.tests.run(purpose="baseline"))
+        baseline = await take_baseline(context)
+        assert baseline.targets == ("tests/test_prices.py::test_ten",)
+        assert "tests/test_looking.py::test_nobody_is_watching" in baseline.passing
+
+
 def test_every_form_of_import_is_understood():
     text = (
         "import os, shop.prices as p\n"
