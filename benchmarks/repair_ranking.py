@@ -19,8 +19,10 @@ import asyncio
 import hashlib
 import json
 import math
+import os
 import platform
 import random
+import resource
 import statistics
 import sys
 import tempfile
@@ -105,17 +107,22 @@ async def completed(bug: Bug, record: dict[str, Any] | None) -> dict[str, Any]:
     if "opinions" not in record and first and first[0] < MOST:
         sources = {path: ModuleSource(path, text.encode()) for path, text in record["texts"].items()}
         candidates = [_candidate(row) for row in record["candidates"][:MOST]]
+        before, started = _children_cpu(), time.monotonic()
         judge = await Judge.open()
         try:
-            started = time.monotonic()
             record["opinions"] = await judge.differences(candidates, sources)
-            record["seconds"] = time.monotonic() - started
         finally:
             await judge.close()
+        record["seconds"], record["cpu_s"] = time.monotonic() - started, _children_cpu() - before
         if judge.note.startswith(NONE):
             raise SystemExit(f"no language model: {judge.note.removeprefix(NONE)}")
         record["model"] = judge.note
     return record
+
+
+def _children_cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 async def generated(bug: Bug, base: Path) -> dict[str, Any]:
@@ -183,10 +190,16 @@ def report(records: Sequence[dict[str, Any]]) -> str:
         if "opinions" in each
     ]  # fmt: skip
     fitted, others = ([case for case in cases if case.fitted_on is side] for side in (True, False))
-    judged = sum(opinion is not None for each in found for opinion in each.get("opinions", ()))
-    seconds = sum(each.get("seconds", 0.0) for each in found)
+    timed = [each for each in found if "cpu_s" in each]
+    judged = sum(opinion is not None for each in timed for opinion in each["opinions"])
     best = min(WEIGHTS, key=lambda weight: (_geometric([case.rank(weight) for case in fitted]), weight))
-    rate = f"{judged / seconds:.0f} judged candidates per second" if seconds else "no time taken"
+    rate = "No times were taken"
+    if timed:
+        cpu, wall = (sum(each[key] for each in timed) for key in ("cpu_s", "seconds"))
+        rate = (
+            f"{judged / cpu:.0f} candidates a processor second and {judged / wall:.0f} a second were judged, the "
+            f"start of the process included ({len(timed)} bugs"
+        )
     lines = [
         "# The language model as a ranker, measured",
         "",
@@ -195,9 +208,10 @@ def report(records: Sequence[dict[str, Any]]) -> str:
         f"{len(records)} single-edit bugs of tests/repair_corpus; the right fix was generated for {len(found)}, "
         f"and for {len(cases)} of them it is among the first {MOST} candidates, which is how many are judged. "
         f"The ranks below are over all candidates of those {len(cases)} bugs "
-        f"(median {statistics.median(len(each['candidates']) for each in found):.0f} a bug).",
+        f"(median {statistics.median(len(each['candidates']) for each in found):.0f} a bug). A right fix beyond "
+        f"the first {MOST} is not judged: it can only move up, by judged ones that fall behind it.",
         "",
-        f"{rate} on {platform.machine()}, one thread, loaded machine; starting takes about a second more.",
+        f"{rate}, {platform.machine()}, one thread, load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores).",
         "",
         *_table("Half the weight was chosen on", fitted, WEIGHTS),
         f"Chosen there, by the geometric mean of the ranks: {best:g} (the program uses {WEIGHT:g}, bound {BOUND:g}).",
@@ -207,7 +221,8 @@ def report(records: Sequence[dict[str, Any]]) -> str:
         "Candidates to the right fix, sums over the other half: "
         + _ratio(others, best)
         + f". With the model the right fix moves up in {_moved(others, best, up=True)}, "
-        f"down in {_moved(others, best, up=False)} of {len(others)} bugs.",
+        f"down in {_moved(others, best, up=False)} of {len(others)} bugs (by {_lost(others, best):g} places "
+        "in the median).",
         "",
     ]
     return "\n".join(lines)
@@ -239,6 +254,11 @@ def _geometric(ranks: Sequence[int]) -> float:
 def _ratio(cases: Sequence[Case], weight: float) -> str:
     without, with_it = (sum(case.rank(each) for case in cases) for each in (0.0, weight))
     return f"{without} without, {with_it} with, ratio {without / max(1, with_it):.2f}"
+
+
+def _lost(cases: Sequence[Case], weight: float) -> float:
+    falls = [case.rank(weight) - case.rank(0.0) for case in cases]
+    return statistics.median([each for each in falls if each > 0] or [0])
 
 
 def _moved(cases: Sequence[Case], weight: float, *, up: bool) -> int:
