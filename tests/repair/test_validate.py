@@ -115,7 +115,7 @@ async def test_patches_are_compared_on_the_tests_calls_and_their_neighbours(tmp_
     assert choice.ranked[0] is other  # of the two that do the same, the smaller
     assert choice.confidence == 0.45  # half of what the kind of edit is believed
     alone = choose([same, other], {"shop.py": source}, (), behaviour)
-    assert not alone.ambiguous and alone.confidence == 1.0
+    assert not alone.ambiguous and alone.confidence == 0.9
 
 
 def test_without_a_comparison_nothing_is_known_to_be_the_same():
