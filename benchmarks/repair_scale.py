@@ -339,7 +339,7 @@ def commit(root: Path) -> None:
 
 def table(runs: Sequence[Measured]) -> str:
     head = (
-        "run", "ended as", "exit code", "limit s", "seconds", "late s", "baseline with coverage s",
+        "run", "ended as", "exit code", "limit s", "seconds", "late s", "baseline s", "coverage s",
         "candidates tried", "candidates/s", "best so far", "peak MB, command", "peak MB, largest below it",
     )  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -348,10 +348,10 @@ def table(runs: Sequence[Measured]) -> str:
         phases = search.get("phases") or {}
         tried, searching = search.get("candidates_tried", 0), phases.get("validate_s", 0.0)
         best = "patch" if each.status == "fixed" else f"{len(each.result['attempts'])} attempts"
-        coverage = [row["duration_s"] for row in each.result["evidence"] if row["purpose"] == "baseline"]
+        baselines = [row["duration_s"] for row in each.result["evidence"] if row["purpose"] == "baseline"]
         cells = (
             each.name, each.status, str(each.code), f"{each.limit_s:.0f}", f"{each.seconds:.1f}",
-            f"{each.late_s:.1f}", f"{max(coverage, default=0.0):.1f}", str(tried),
+            f"{each.late_s:.1f}", f"{sum(baselines[:1]):.1f}", f"{sum(baselines[1:]):.1f}", str(tried),
             f"{tried / searching:.0f}" if searching and tried else "-", best,
             f"{each.own_mb:.0f}", f"{each.largest_mb:.0f}",
         )  # fmt: skip
@@ -403,7 +403,8 @@ repaired by `whimbrel fix-issue --sandbox {arguments.sandbox}`. The suite alone 
 
 {table(runs)}
 
-"found" ends with a verified patch. "cut short" is the same under the limit; "never" has a test that
+"Baseline" is the suite as it is, "coverage" the runs that record lines (of the failing tests, and of those
+near them). "found" ends with a verified patch. "cut short" is the same under the limit; "never" has a test that
 no edit can please. Late is by how much the whole command missed `--max-time`. Memory is the peak
 resident size. Measured with Python {platform.python_version()} on {cores} core{"s" if cores > 1 else ""}.
 """,
