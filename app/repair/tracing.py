@@ -28,10 +28,10 @@ _MOST_FAILING = 50
 _MOST_PASSING = 600
 _MOST_STEPS = 4
 """Imports between a test file and what a failing test ran."""
-_RECORDED_S = 15.0
-"""Of one test while lines are recorded; longer where a failing test, which matters most, needs it."""
-_PATIENCE_S, _PATIENCE = 3.0, 20.0
-"""Limit of a test where some hang: so many seconds, or so many times the slowest that does not."""
+_RECORDED_S, _HANGING_S = 15.0, 4.0
+"""For one test while lines are recorded: in general, and where some are known to hang."""
+_PATIENCE = 10.0
+"""So many times what the slowest failing test took before that is given in any case."""
 _MOST_BYTES = 1 << 20
 _PURPOSE = "baseline"
 _IMPORT = re.compile(
@@ -101,11 +101,8 @@ def _impatient(runner: TestRunner, known: TestRun | None) -> Generator[None]:
     if known is not None:
         ended = [case for case in known.report.cases if case.outcome is not Outcome.TIMEOUT]
         failing = max((case.duration_s for case in ended if case.outcome.bad), default=0.0)
-        limit = max(_RECORDED_S, _PATIENCE * failing)
-        if len(ended) < len(known.report.cases):
-            slowest = max((case.duration_s for case in ended), default=0.0)
-            limit = min(limit, max(_PATIENCE_S, _PATIENCE * slowest))
-        runner.test_timeout_s = min(before, limit)
+        hang = len(ended) < len(known.report.cases)
+        runner.test_timeout_s = min(before, max(_HANGING_S if hang else _RECORDED_S, _PATIENCE * failing))
     try:
         yield
     finally:
