@@ -33,7 +33,7 @@ from .stage import Stage, set_the_stage
 from .verify import SILENCED, Verification, verify
 from .work import AttemptLog, do_the_work
 
-_CLEAN_UP_S = 1.0
+_CLEAN_UP_S = 2.0
 """Of the run's time, for taking the stage down and writing the result ..."""
 _ANSWER_S = 1.0
 """... and before that for tools to come to an answer by themselves; ..."""
