@@ -89,7 +89,9 @@ async def test_trials_say_what_fresh_runs_would_say_though_tests_disturb_each_ot
             assert context.workspace.read("shop.py") == SHOP.encode()
             assert not (context.workspace.root / "left").exists()
             endless = change("total = count", "while True: pass\n    total = count")
-            running = asyncio.create_task(validator.trial(endless, {"shop.py": SOURCE}, [validator.stage([left])]))
+            running = asyncio.create_task(
+                validator.trial(endless, {"shop.py": SOURCE}, [validator.stage([left])])
+            )
             # The other side is a process: nothing here could set an event.
             while not (context.workspace.root / "left").exists() and not running.done():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
