@@ -14,6 +14,7 @@ import inspect
 import itertools
 import opcode
 import random
+import re
 import signal
 import sys
 import time
@@ -25,9 +26,11 @@ from .fingerprints import fingerprint, is_big, short
 _ITEMS = 200
 _CALL_S = 0.2
 _PER_FUNCTION = 40
-_NEIGHBOURS = 6
+_NEIGHBOURS = 8
 _REPEAT_S = 3.0
 """For one call of a test with all its neighbours in all versions."""
+_TOKEN = re.compile(r"\w+|[^\w\s]+|\s+")
+_SIGN, _WORD = re.compile(r"[^\w\s]"), re.compile(r"\w")
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
@@ -287,7 +290,8 @@ def neighbours(value: Any, source: random.Random, pool: List[Any]) -> List[Any]:
     elif isinstance(value, float):
         found = [value + 0.5, 0.0, -value, value * 2]
     elif isinstance(value, str):
-        found = ["", value[:-1], value + value[-1:], value.upper(), value.swapcase(), " " + value]
+        found = ["", value[:-1], *_recombined(value, source, pool)]
+        found += [value + value[-1:], value.upper(), value.swapcase(), " " + value]
     elif isinstance(value, (list, tuple)):
         items: List[Any] = list(value)
         shapes = [[], items[:-1], items[1:], [*items, *items[-1:]], items[::-1]]
@@ -312,6 +316,21 @@ def neighbours(value: Any, source: random.Random, pool: List[Any]) -> List[Any]:
             found.append(set(ordered[1:]))
     found.extend(each for each in pool[-3:] if type(each) is type(value) and each != value)
     return found
+
+
+def _recombined(value: str, source: random.Random, pool: List[Any]) -> List[str]:
+    """A text with one of its signs, and one of its words, exchanged for what other texts at its place have."""
+    others = [token for each in pool if isinstance(each, str) for token in _TOKEN.findall(each)]
+    tokens = _TOKEN.findall(value)
+    made: List[str] = []
+    for kind in (_SIGN, _WORD):
+        here = [at for at, token in enumerate(tokens) if kind.match(token)]
+        known = sorted({token for token in others + tokens if kind.match(token)})
+        if here and len(known) > 1:
+            at = here[source.randrange(len(here))]
+            new = known[source.randrange(len(known))]
+            made.append("".join([*tokens[:at], new, *tokens[at + 1 :]]))
+    return [each for each in made if each != value]
 
 
 def _call_text(function: Any, arguments: Dict[str, Any]) -> str:
