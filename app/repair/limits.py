@@ -22,7 +22,7 @@ class Limits:
 
     max_candidates: int = 4000
     max_seconds: float = 240.0
-    neighbours: int = 150
+    neighbours: int = 250
     """Candidates tried after the first plausible patch, at most."""
     neighbour_scores: Mapping[Harm, float] = field(
         default_factory=lambda: {Harm.PRECISE: 0.75, Harm.LOOSENS: 0.7, Harm.REMOVES: 0.5}

@@ -319,7 +319,7 @@ def neighbours(value: Any, source: random.Random, pool: List[Any]) -> List[Any]:
 
 
 def _recombined(value: str, source: random.Random, pool: List[Any]) -> List[str]:
-    """A text with one of its signs, and one of its words, exchanged for what other texts at its place have."""
+    """A text with one sign, and one word, exchanged for what other texts at its place have."""
     others = [token for each in pool if isinstance(each, str) for token in _TOKEN.findall(each)]
     tokens = _TOKEN.findall(value)
     made: List[str] = []
