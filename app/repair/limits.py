@@ -25,7 +25,7 @@ class Limits:
     neighbours: int = 250
     """Candidates tried after the first plausible patch, at most."""
     neighbour_scores: Mapping[Harm, float] = field(
-        default_factory=lambda: {Harm.PRECISE: 0.75, Harm.LOOSENS: 0.7, Harm.REMOVES: 0.5}
+        default_factory=lambda: {Harm.PRECISE: 0.75, Harm.LOOSENS: 0.6, Harm.REMOVES: 0.5}
     )
     """... and only while they score at least this share of it: the more harm, the longer the look around."""
 

@@ -13,10 +13,12 @@ from functools import cache
 from .baseline import Baseline
 from .candidates import Candidate
 from .families import all_families
-from .family import Family
+from .family import Family, Harm
 
 _BUILT = {"synthesis": 0.5}
 """What belongs to no family: expressions built to pass."""
+_HIDES = 0.9
+"""Share for edits that add a case or catch an error: they may hide the fault instead of removing it."""
 _DOUBT_LEFT = 0.85
 """Share of the doubt that is left after one more passing test through the edited lines."""
 
@@ -24,7 +26,8 @@ _DOUBT_LEFT = 0.85
 def trust_of(candidate: Candidate) -> float:
     """0 to 1; of a pair of edits, the product."""
     known = _by_name()
-    return math.prod(known.get(name, Family.trust) for name in candidate.family.split("+"))
+    kinds = math.prod(known.get(name, Family.trust) for name in candidate.family.split("+"))
+    return kinds * (_HIDES if candidate.harm is Harm.LOOSENS else 1.0)
 
 
 def belief(candidate: Candidate, baseline: Baseline) -> float:
