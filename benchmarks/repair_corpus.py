@@ -306,9 +306,12 @@ def page(paths: Sequence[Path]) -> str:
         title = "Locked bugs" if setup["folder"] == "locked" else "The corpus"
         parts.append(f"## {title}: {len(results)} bugs\n")
         parts.append(
-            f"{setup['route']}, {setup['limit_s']:g} s a bug, seed {setup['seed']}, {setup['cores']} cores, "
+            f"{setup['route']}, {setup['limit_s']:g} s a bug, seed {setup['seed']}, "
+            f"{setup['cores']} core{'s' if setup['cores'] != 1 else ''} a bug, "
             f"Python {setup['python']}, commit {setup['commit']}.\n"
         )
+        if setup.get("note"):
+            parts.append(f"{setup['note']}\n")
         parts.append("\n".join(table(results, markdown=True)) + "\n")
         parts.append("\n".join(f"- {line}" for line in summary(results)) + "\n")
         for outcome, text in (("wrong", "Returned and wrong"), ("abstained", "Not repaired")):
@@ -352,6 +355,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     parser.add_argument("--show", action="store_true", help="print patches that are not correct")
+    parser.add_argument("--note", default="", help="a sentence for the page about how it was measured")
     parser.add_argument("--page", type=Path, help="write the documentation page from --results and stop")
     parser.add_argument("--results", type=Path, nargs="+", default=[], help="result files for --page")
     arguments = parser.parse_args()
@@ -372,7 +376,8 @@ def main() -> int:
     setup = {
         "folder": "locked" if arguments.locked else "bugs",
         "route": "`whimbrel fix-issue`" if arguments.command else "The repair tool in process",
-        "limit_s": arguments.limit, "seed": arguments.seed, "cores": os.cpu_count(),
+        "limit_s": arguments.limit, "seed": arguments.seed, "cores": len(os.sched_getaffinity(0)),
+        "note": arguments.note,
         "python": platform.python_version(), "commit": commit.stdout.strip(),
     }  # fmt: skip
     results: list[dict[str, Any]] = []
