@@ -89,8 +89,8 @@ def unrepaired(data: Mapping[str, Any]) -> str:
         places = tuple(f"{each['path']}:{each['line']} ({each['family']})" for each in patches)
         if len(patches) == 1:
             return (
-                f"Not fixed: one edit makes every test pass ({_shown(places)}), but edits of its kind do so by "
-                "chance too often to be believed. Nothing was applied; one more test for the intended "
+                f"Not fixed: one edit makes every test pass ({_shown(places)}), but edits of its kind do so "
+                "by chance too often to be believed. Nothing was applied; one more test for the intended "
                 "behaviour would decide."
             )
         return (
