@@ -223,6 +223,13 @@ async def test_an_ambiguous_result_names_the_alternatives_and_claims_no_fix():
     assert "a.py:40 (comparison)" in answer and "a.py:44 (constant)" in answer
 
 
+async def test_a_single_doubtful_edit_is_shown_and_not_called_a_choice_between_several():
+    doubtful = {**REPAIRED, "status": "ambiguous", "alternatives": []}
+    talk = Conversation()
+    answer = await talk.play({"run_tests": [FAILING], "locate": [{"locations": []}], "repair": [doubtful]})
+    assert answer.startswith("Not fixed: one edit makes every test pass (a.py:40 (comparison))")
+
+
 @pytest.mark.parametrize(
     ("limit", "said"), [("time", "ended at its time limit"), (None, "the search space was exhausted")]
 )
