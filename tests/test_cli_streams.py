@@ -46,7 +46,9 @@ def test_a_mistyped_command_is_guessed(tmp_path: Path):
 
 
 def test_ctrl_c_while_the_command_is_still_loading_is_one_line_and_no_traceback(tmp_path: Path):
-    interrupting = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(60)\n"
+    # A job in a shell's background starts with the signal ignored.
+    listening = "import os, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    interrupting = listening + "os.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(60)\n"
     (tmp_path / "click.py").write_text(interrupting)
     done = subprocess.run(
         [sys.executable, "-m", "whimbrel.app.cli", "--help"],
