@@ -125,9 +125,6 @@ STATEMENT_ROWS: list[tuple[str, str, str]] = [
     ("handler", "raise ValueError(a)", "return None"),
     ("discarded", "a.strip()", "a = a.strip()"),
     ("discarded", "yield xs", "yield from xs"),
-]
-
-STATEMENT_ROWS += [
     (
         "tracking",
         "m = 0\n    for x in xs:\n        if x.n > m:\n            b = x\n    return b",
