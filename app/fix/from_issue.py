@@ -10,7 +10,7 @@ from typing import Any
 from ..repair.issue.rank import rank_issue
 from ..repair.issue.reproduce import IssueTest, remove_test, reproduce_issue
 from ..repo.testing.problems import RunProblem
-from ..repo.testing.runner import TestRun
+from ..repo.testing.testrun import TestRun
 from .reproduce import Reproduction
 from .stage import Stage
 

@@ -20,7 +20,7 @@ from ..agent.loop import AgentOutcome
 from ..evidence import EvidenceLedger
 from ..repo.cilog import read_ci_log
 from ..repo.testing.report import summary_line
-from ..repo.testing.runner import TestRun
+from ..repo.testing.testrun import TestRun
 from .events import JobEvent, Listener
 from .from_issue import reproduce_from_issue
 from .intake import Issue, read_issue, read_log

@@ -11,7 +11,7 @@ from ..repo.environment import diagnose
 from ..repo.testing.problems import RunProblem
 from ..repo.testing.repeats import Repeats, repeat
 from ..repo.testing.report import Outcome, TestCase, TestReport
-from ..repo.testing.runner import TestRun
+from ..repo.testing.testrun import TestRun
 from .stage import Stage
 
 MAX_FLAKY_CHECKS = 25

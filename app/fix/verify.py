@@ -9,7 +9,7 @@ from ...sandbox.base.errors import ToolError
 from ...sandbox.base.secrets import redact_bytes
 from ...sandbox.workspace import ChangedFile
 from ..repo.testing.report import Outcome
-from ..repo.testing.runner import TestRun
+from ..repo.testing.testrun import TestRun
 from .harness import Sorted, notices_tests, sort_changes
 from .reproduce import Reproduction
 from .silencing import silences
@@ -129,6 +129,18 @@ async def _prove(
     if still:
         reason = f"{len(still)} of {len(reproduction.targets)} target tests still do not pass"
         return Verdict(False, reason, still), targets_run, None, ()
+    for seed in stage.tests.other_hash_seeds:
+        other = await stage.tests.run(
+            wanted, purpose=f"verification: targets, hash seed {seed}", hash_seed=seed
+        )
+        passed = _passed(other)
+        still = tuple(test for test in reproduction.targets if test not in passed)
+        if still:
+            reason = (
+                f"{still[0]} passes with PYTHONHASHSEED={stage.tests.seed} and not with {seed}:"
+                " the patch hangs on the order in which a set gives its elements"
+            )
+            return Verdict(False, reason, still), other, None, ()
     await stage.workspace.reset_unrecorded()
     suite_run = await stage.tests.run(purpose="verification: whole suite")
     known = frozenset(reproduction.flaky)

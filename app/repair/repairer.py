@@ -25,7 +25,7 @@ from .language.ordering import in_order
 from .limits import Clock, Limits
 from .localise import Localisation, localise, out_of_reach
 from .minimise import minimise
-from .proof import Proof, prove
+from .proof import Proof, proof_s, prove
 from .search import Search, SearchState
 from .source import ModuleSource
 from .trust import belief, support
@@ -140,8 +140,7 @@ async def repair(
     run = _Run(baseline, localisation.sources, SearchState())
     run.phases["locate_s"] = time.monotonic() - begun
     _tell_located(context, localisation)
-    reserve = 3 * baseline.duration_s + 5
-    clock = Clock.start(limits, context.deadline, reserve)
+    clock = Clock.start(limits, context.deadline, proof_s(baseline))
     try:
         context.scratch[SCRATCH] = await _search_and_prove(context, run, localisation, limits, clock)
     except asyncio.CancelledError:

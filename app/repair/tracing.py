@@ -18,7 +18,8 @@ from ...sandbox.base.errors import ToolError
 from ...sandbox.workspace import Workspace
 from ...sandbox.workspace.names import is_test_path
 from ..repo.testing.report import Outcome, TestReport
-from ..repo.testing.runner import TestRun, TestRunner
+from ..repo.testing.runner import TestRunner
+from ..repo.testing.testrun import TestRun
 from ..tools.base import ToolContext
 from ..tools.run_tests import latest_whole_run
 

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ...sandbox.base.errors import EnvironmentBroken, ToolError
 from ..repo.testing.report import TestCase, TestReport, TraceFrame, summary_line
-from ..repo.testing.runner import TestRun
+from ..repo.testing.testrun import TestRun
 from .base import PermissionClass, Progress, ToolArguments, ToolContext, ToolResult
 
 MAX_DETAILED = 10

@@ -189,3 +189,21 @@ def test_no_secret_reaches_anything_that_is_written_or_shown(calc: Repo, fix: Fi
     # Names, not contents: a comparison of megabytes would be shown when this fails.
     assert [name for name, text in shown.items() if any(value in text for value in values)] == []
     assert "[redacted:MY_SERVICE_TOKEN]" in ran.result["claimed"]
+
+
+def test_a_patch_that_hangs_on_the_order_of_a_set_is_not_fixed(repo: Repo, fix: Fix):
+    words = ["oak", "elm", "ash", "fir", "yew", "box", "bay", "tea"]
+    code = f"print(list(set({words})))"
+    env = {"PYTHONHASHSEED": "0"}
+    lucky = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    repo.write(
+        **{
+            "trees.py": "def listed(words):\n    return words\n",
+            "tests__test_trees.py": "from trees import listed\n\n\n"
+            f"def test_listed():\n    assert listed({words}) == {lucky.stdout.strip()}\n\n\n"
+            "def test_none():\n    assert listed([]) == []\n",
+        }
+    ).commit()
+    ran = run(fix, repo, ["sed -i 's/return words/return list(set(words))/' trees.py"])
+    assert ran.code == 4
+    assert "passes with PYTHONHASHSEED=0 and not with 1" in ran.out + ran.err

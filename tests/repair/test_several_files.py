@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -164,7 +166,13 @@ async def test_a_patch_of_two_files_is_proven_as_one_applies_with_git_and_names_
         clock = Clock.start(Limits(), None, 0)
         assert not (await prove(context, SOURCES, candidate(TOTAL), baseline, clock)).good
         proof = await prove(context, SOURCES, BOTH, baseline, clock)
-        assert proof.good and len(proof.rows) == 2
+        purposes = [row.purpose for row in context.ledger.rows if row.number in proof.rows]
+        assert proof.good and purposes == [
+            "verification",
+            "verification: hash seed 1",
+            "verification: hash seed 2",
+            "verification",
+        ]
         assert context.workspace.read("cart.py") == FILES["cart.py"].encode()
         text = explain(BOTH, SOURCES, baseline)
         assert "`total` in cart.py used the wrong operator: line 7 was" in text
@@ -265,3 +273,26 @@ async def test_partial_candidates_are_known_by_the_targets_they_turn_green_and_b
             ]
             assert found == expected
             assert not state.plausible
+
+
+async def test_what_passes_with_one_hash_seed_alone_is_not_proven(tmp_path: Path):
+    program = "def seed():\n    return hash('whimbrel')\n\n\ndef right():\n    return 1\n"
+    wanted = run_python("print(hash('whimbrel'))", PYTHONHASHSEED="0")
+    tests = f"import names\n\ndef test_it(): assert names.right() in ({wanted}, 3)\n"
+    lucky, right = (
+        Candidate("names.py", 6, 6, (Edit(at, at + 1, text),), "test", "", "", Harm.PRECISE, 1.0)
+        for at, text in ((program.index("1"), "seed()"), (program.index("1"), "3"))
+    )
+    async with opened(tmp_path, {"names.py": program, "test_names.py": tests}) as context:
+        baseline = await take_baseline(context)
+        sources = {"names.py": ModuleSource("names.py", program.encode())}
+        clock = Clock.start(Limits(), None, 0)
+        by_luck = await prove(context, sources, lucky, baseline, clock)
+        assert by_luck.verdict.still_bad == ("test_names.py::test_it",)
+        assert len(by_luck.rows) == 2, "the first seed showed nothing, the second did"
+        assert (await prove(context, sources, right, baseline, clock)).good
+
+
+def run_python(code: str, **environment: str) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()

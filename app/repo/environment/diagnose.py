@@ -12,7 +12,7 @@ from .model import ProjectEnvironment
 
 if TYPE_CHECKING:
     from ....sandbox.workspace import Workspace
-    from ..testing.runner import TestRun
+    from ..testing.testrun import TestRun
 
 _UNKNOWN_OPTION: Final = re.compile(r"unrecognized arguments: (.+)|no such option: (\S+)")
 _OPTION_PLUGINS: Final = (

@@ -55,6 +55,7 @@ class RunRequest:
     collect_only: bool = False
     test_timeout_s: float = 60.0
     seed: int = 0
+    hash_seed: int = 0
     import_roots: tuple[str, ...] = ()
     survey: bool = True
     """Report at the end where modules came from."""

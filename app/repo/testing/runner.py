@@ -17,7 +17,7 @@ from .endings import describe_end, lost_test
 from .events import MAX_REPORT_BYTES, Gathered
 from .place import Place, prepare_place
 from .problems import Diagnosis, RunProblem
-from .report import Outcome, TestReport
+from .testrun import TestRun
 from .watching import run_unless_watching
 
 if TYPE_CHECKING:
@@ -27,38 +27,8 @@ if TYPE_CHECKING:
 
 MAX_RESTARTS = 5
 """How often a run continues in a new process after a test took the process down."""
-
-
-@dataclass(frozen=True)
-class TestRun:
-    """One run of tests: one process, or several when tests crashed it."""
-
-    report: TestReport
-    result: ExecResult
-    """Of the last process."""
-    row: EvidenceRow
-    """Of the first process; ``rows`` holds all."""
-    rows: tuple[EvidenceRow, ...] = ()
-    problem: RunProblem | None = None
-    """What stood in the way, if anything; see ``RunProblem.environment``."""
-    problem_detail: str = ""
-    equivalent: str = ""
-    """The command a person would type for the same run."""
-    collected: tuple[str, ...] = ()
-    """Ids in the order they were going to run."""
-    preload: tuple[str, ...] = ()
-    """Modules outside the repository that the run imported (what a fork server imports ahead)."""
-    elsewhere: tuple[tuple[str, str, str], ...] = ()
-    """(module, imported file, the repository's file) of modules imported from outside the copy."""
-    side_effects: tuple[str, ...] = ()
-    """Files of the repository that the tests changed; they were put back after the run."""
-
-    __test__ = False
-
-    @property
-    def blocked(self) -> bool:
-        """No test ran, for reasons outside the code under repair."""
-        return self.problem is not None and self.problem.environment and not self.report.cases
+_OTHER_HASH_SEEDS = 2
+_HASH_SEEDS = 2**32
 
 
 class TestRunner:
@@ -111,12 +81,14 @@ class TestRunner:
         fail_fast: bool = False,
         timeout_s: float | None = None,
         observe: Sequence[Mapping[str, Any]] = (),
+        hash_seed: int | None = None,
     ) -> TestRun:
         """Runs the selected tests (None: all) and gives the uniform report.
 
         A selected id may also be a file, folder or class. When a test takes the
         process down, the rest runs in a new process. ``observe``: places whose values
-        the report shall hold (``inside/values.py`` says what a place is).
+        the report shall hold (``inside/values.py`` says what a place is). ``hash_seed``:
+        another PYTHONHASHSEED than ``seed``.
 
         Raises:
             EnvironmentBroken: the interpreter does not start.
@@ -126,6 +98,8 @@ class TestRunner:
         async with self._lock:
             request = await self.request(chosen, coverage=coverage, fail_fast=fail_fast)
             request = replace(request, observe=tuple(observe))
+            if hash_seed is not None:
+                request = replace(request, hash_seed=hash_seed)
             return await self._run(request, purpose, timeout_s or self.run_timeout_s)
 
     async def collect(self) -> tuple[str, ...]:
@@ -204,13 +178,18 @@ class TestRunner:
             log_sha256=hashlib.sha256(result.log.encode("utf-8", "replace")).hexdigest(),
         )
 
-    def variables(self, scratch: str) -> dict[str, str]:
+    @property
+    def other_hash_seeds(self) -> tuple[int, ...]:
+        """For runs that show whether an outcome hangs on the order of a set."""
+        return tuple((self.seed + step) % _HASH_SEEDS for step in range(1, 1 + _OTHER_HASH_SEEDS))
+
+    def variables(self, scratch: str, hash_seed: int | None = None) -> dict[str, str]:
         """Environment of every test process; ``scratch`` is a directory of that run alone."""
         return {
             **self.environment.env,
             "CI": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONHASHSEED": str(self.seed),
+            "PYTHONHASHSEED": str(self.seed if hash_seed is None else hash_seed),
             # Also for interpreters the tests start: a stale .pyc with the source's old
             # time and size would run the code before the edit.
             "PYTHONPYCACHEPREFIX": f"{scratch}/pycache",
@@ -232,6 +211,7 @@ class TestRunner:
             fail_fast=fail_fast,
             test_timeout_s=self.test_timeout_s,
             seed=self.seed,
+            hash_seed=self.seed,
             import_roots=tuple(self.environment.import_roots),
         )
 
@@ -312,7 +292,7 @@ class TestRunner:
         scratch = plan.report_path.rsplit(".", 1)[0] + ".scratch"
         for path, data in plan.files.items():
             await self.sandbox.write(path, data)
-        env = {**self.variables(scratch), **plan.env}
+        env = {**self.variables(scratch, request.hash_seed), **plan.env}
         description = self.sandbox.describe()
         watching = ""
         try:
@@ -407,9 +387,3 @@ def _named(request: RunRequest) -> RunRequest:
     """Same request, same file names: equal runs have equal argv, which is how the ledger finds them."""
     text = repr(replace(request, name=""))
     return replace(request, name=hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12])
-
-
-def is_flaky(outcomes: Sequence[str]) -> bool:
-    """Whether re-runs of one test disagree about good or bad."""
-    bad = {outcome.value for outcome in Outcome if outcome.bad}
-    return len({outcome in bad for outcome in outcomes}) > 1

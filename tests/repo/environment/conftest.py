@@ -25,7 +25,8 @@ from whimbrel.app.repo.environment import (
 )
 from whimbrel.app.repo.testing.adapters import adapter_for_command, detect_adapter
 from whimbrel.app.repo.testing.place import inside_mount
-from whimbrel.app.repo.testing.runner import TestRun, TestRunner
+from whimbrel.app.repo.testing.runner import TestRunner
+from whimbrel.app.repo.testing.testrun import TestRun
 from whimbrel.sandbox.base.results import ExecResult
 from whimbrel.sandbox.protocol import Sandbox, SandboxSpec, run_to_end
 from whimbrel.sandbox.select import choose_kind, make_sandbox, workspace_owner
