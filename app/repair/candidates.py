@@ -14,7 +14,7 @@ from .family import Family, Harm, Proposal
 from .knowledge import Knowledge
 from .localise import Localisation
 from .scope import ModuleView
-from .source import Edit, ModuleSource, apply_edits
+from .source import Edit, ModuleSource, apply_edits, overlapping
 from .values import RuntimeValues
 
 _LEAST_SUSPICION = 0.02
@@ -125,7 +125,8 @@ def _of_file(
         for family in families:
             boost = max((family.boosts.get(name, 1.0) for name in view.evidence.raised), default=1.0)
             for proposal in family.propose(node, view):
-                yield _candidate(source, family, proposal, level * boost, view.evidence)
+                if not overlapping(proposal.edits):
+                    yield _candidate(source, family, proposal, level * boost, view.evidence)
 
 
 def _suspicion_of(node: ast.AST, source: ModuleSource, suspicion: Mapping[int, float]) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import bisect
 import io
+import itertools
 import re
 import sys
 import tokenize
@@ -42,6 +43,12 @@ class Edit:
     start: int
     end: int
     text: str
+
+
+def overlapping(edits: Iterable[Edit]) -> bool:
+    """Whether two of the edits touch the same characters."""
+    ordered = sorted(edits)
+    return any(later.start < earlier.end for earlier, later in itertools.pairwise(ordered))
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:

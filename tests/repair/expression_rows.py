@@ -65,6 +65,7 @@ EXPRESSION_ROWS: list[tuple[str, str, str]] = [
     ("bound", "return xs[a:b]", "return xs[a:a + b]"),
     ("bound", "return xs[a][b]", "return xs[b][a]"),
     ("bound", "return xs[a] + xs[a + 1]", "return xs[a - 1] + xs[a]"),
+    ("bound", "return xs[xs[a]] + xs[b]", "return xs[xs[a - 1]] + xs[b - 1]"),
     ("bound", "return range(0, a)", "return range(0, a, b)"),
     ("bound", "return zip(xs, xs)", "return zip(xs, xs[1:])"),
     ("constant", "return xs[0]", "return xs[a]"),

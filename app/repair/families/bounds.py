@@ -111,6 +111,8 @@ class Bounds(Family):
             and not isinstance(each.slice, (ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp))
             and view.source.editable(each.slice)
         ]
+        # Of an index within another, as in `up[up[x]]`, the inner one is moved.
+        alike = [each for each in alike if not any(inner in alike for inner in ast.walk(each.slice))]
         if len(alike) < 2 or alike[0] is not node:
             return
         for step in (-1, 1):
