@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..edits import replace
+from ..edits import insert_before, replace
 from ..facts import functions
 from ..family import Family, Harm, Proposal
 from ..scope import ModuleView, parameters
@@ -26,6 +26,10 @@ class ValueLimits(Family):
         if isinstance(node, ast.Call) and _name(node) in ("min", "max"):
             yield from self._exchanged(node, view)
             yield from self._loosened(node, view)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
+            yield from self._index(node, node.slice, view)
+        if isinstance(node, ast.If):
+            yield from self._before_check(node, view)
         for value, weight in _values(node):
             if view.source.editable(value):
                 yield from self._limited(value, weight, view)
@@ -46,6 +50,29 @@ class ValueLimits(Family):
             if not isinstance(each, (ast.Starred, ast.Constant)):
                 text = view.source.segment(each)
                 yield Proposal(replace(view, node, text), f"sets no limit to {text}", 0.5, Harm.REMOVES)
+
+    def _index(self, node: ast.Subscript, index: ast.Name, view: ModuleView) -> Iterator[Proposal]:
+        """An index past the end takes the last element, one before the start the first."""
+        base = view.source.segment(node.value)
+        if "\n" not in base and isinstance(node.value, (ast.Name, ast.Attribute)):
+            last = f"min({index.id}, len({base}) - 1)"
+            yield Proposal(replace(view, index, last), f"keeps {index.id} within {base}", 0.6)
+            yield Proposal(replace(view, index, f"max({index.id}, 0)"), f"keeps {index.id} from 0 on", 0.5)
+
+    def _before_check(self, node: ast.If, view: ModuleView) -> Iterator[Proposal]:
+        """``if index < count:`` leaves out what should count as the last one."""
+        test = node.test
+        if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name) or len(test.ops) != 1:
+            return
+        name, bound = test.left.id, view.source.segment(test.comparators[0])
+        below = isinstance(test.ops[0], (ast.Lt, ast.GtE))
+        if "\n" in bound or not isinstance(test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
+            return
+        high = f"{name} = min({name}, {bound} - 1)" if below else f"{name} = min({name}, {bound})"
+        for rank, line in enumerate((high, f"{name} = max({name}, {bound})")):
+            edits = insert_before(view, node, [line])
+            if edits is not None:
+                yield Proposal(edits, f"adds `{line}`", 0.55 - 0.15 * rank)
 
     def _limited(self, value: ast.expr, weight: float, view: ModuleView) -> Iterator[Proposal]:
         text = view.source.segment(value)

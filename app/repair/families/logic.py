@@ -32,6 +32,29 @@ class BooleanOperator(Family):
                 yield Proposal((edit,), f"replaces one {old} by {new}", 0.6)
 
 
+class TruthComparison(Family):
+    name = "truth-comparison"
+    prior = 0.5
+    trust = 0.8
+    fault = "should have compared two truth values"
+
+    def propose(self, node: ast.AST, view: ModuleView) -> Iterator[Proposal]:
+        if not isinstance(node, ast.BoolOp) or len(node.values) != 2:
+            return
+        sides = [
+            each.operand if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not) else each
+            for each in node.values
+        ]
+        if not all(isinstance(each, (ast.Name, ast.Attribute, ast.Call, ast.Compare)) for each in sides):
+            return
+        one, other = (view.source.segment(each) for each in sides)
+        if any(isinstance(each, ast.Compare) for each in sides):
+            one, other = f"({one})", f"({other})"
+        for operator, weight in (("==", 1.0), ("!=", 0.95)):
+            text = f"{one} {operator} {other}"
+            yield Proposal(replace(view, node, text), f"asks whether {text}", weight)
+
+
 class Negation(Family):
     name = "negation"
     prior = 0.85
