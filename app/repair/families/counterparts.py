@@ -63,7 +63,9 @@ def _alike(value: _Value, statement: ast.stmt, function: ast.AST, view: ModuleVi
     found: dict[str, None] = {}
     if isinstance(statement, ast.Assign) and statement.value is value:
         target = statement.targets[0]
-        if isinstance(target, _PART):
+        if isinstance(target, _PART) or (
+            isinstance(target, ast.Name) and _from_before(statement, target, view)
+        ):
             found[ast.unparse(target)] = None
     if not isinstance(value, ast.Name):
         part = own.removeprefix(ast.unparse(value.value))
@@ -76,6 +78,20 @@ def _alike(value: _Value, statement: ast.stmt, function: ast.AST, view: ModuleVi
                         found[text] = None
     found.pop(own, None)
     return list(found)
+
+
+def _from_before(statement: ast.stmt, target: ast.Name, view: ModuleView) -> bool:
+    """Whether a loop overwrites what the name held before it."""
+    loop, function = view.source.loop_of(statement), view.source.function_of(statement)
+    if loop is None or function is None:
+        return False
+    return any(
+        isinstance(each, ast.Name)
+        and each.id == target.id
+        and isinstance(each.ctx, ast.Store)
+        and each.lineno < statement.lineno
+        for each in walk(view, function)
+    )
 
 
 def _leaning(value: _Value) -> tuple[float, float]:

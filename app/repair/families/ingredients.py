@@ -105,7 +105,10 @@ class _Stock:
         owner = view.source.parents.get(function)
         for block, depth in _blocks(function, 0):
             for position, node in enumerate(block):
-                if not isinstance(node, SIMPLE) or isinstance(node, ast.Return) or is_docstring(node):
+                if not isinstance(node, SIMPLE) or is_docstring(node):
+                    continue
+                # An annotation declares; that is done once.
+                if isinstance(node, (ast.Return, ast.AnnAssign)):
                     continue
                 if (node.end_lineno or node.lineno) != node.lineno or not view.source.alone_on_lines(node):
                     continue

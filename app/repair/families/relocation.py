@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from ..blocks import (
     LEAVING,
     end_of,
-    first_real,
     is_docstring,
     is_elif,
     lines_of,
@@ -50,7 +49,6 @@ class Relocations(Family):
             return
         position = block.index(node)
         yield from self._into(node, position, block, view)
-        yield from self._into_function(node, position, block, view)
         yield from self._before_block(node, position, block, view)
         yield from self._past(node, position, block, view)
         yield from self._farther_out(node, position, block, view)
@@ -81,23 +79,6 @@ class Relocations(Family):
                 edits = moved(view, [node], start_of(view, inner.body[0]), view.source.indent(inner.body[0]))
                 if edits is not None:
                     yield Proposal(edits, "moves the statement into the inner loop", weight - 0.3)
-
-    def _into_function(
-        self, node: ast.stmt, position: int, block: list[ast.stmt], view: ModuleView
-    ) -> Iterator[Proposal]:
-        """A value that all calls of an inner function share, made anew by each of them."""
-        if not isinstance(node, ast.Assign):
-            return
-        bound = stored_in(node)
-        users = [each for each in block[position + 1 :] if bound & names_in(each)]
-        if not bound or not users or not isinstance(users[0], FUNCTIONS):
-            return
-        first = first_real(users[0])
-        declared = any(isinstance(each, ast.Nonlocal) for each in ast.walk(users[0]))
-        if len(users) == 1 and not declared and view.source.alone_on_lines(first):
-            edits = moved(view, [node], start_of(view, first), view.source.indent(first))
-            if edits is not None:
-                yield Proposal(edits, f"moves the statement into {users[0].name}", 0.9)
 
     def _before_block(
         self, node: ast.stmt, position: int, block: list[ast.stmt], view: ModuleView

@@ -93,6 +93,7 @@ class Tracking(Family):
             return
         if loop.body[-1] is not node or not view.source.alone_on_lines(node):
             return
+        yield from self._all_or_any(node, loop, view)
         name = next(each for each in ("found", "result", "outcome") if each not in view.names_at(node))
         first = insert_before(view, node, [f"{name} = {view.source.segment(node.value)}"])
         if first is None or "\n" in view.source.segment(node.value):
@@ -102,6 +103,22 @@ class Tracking(Family):
         for condition, weight in ((f"{name} is not None", 1.0), (name, 0.8)):
             edit = Edit(start, end, f"if {condition}:{inner}return {name}")
             yield Proposal((*first, edit), "goes on when nothing was found", weight)
+
+    def _all_or_any(self, node: ast.Return, loop: ast.stmt, view: ModuleView) -> Iterator[Proposal]:
+        """``return x.good()`` in a loop that is followed by ``return True``: all must be, not the first."""
+        following = view.source.block_of(loop)
+        after = following[following.index(loop) + 1 :] if following else []
+        ends = after[0] if after else None
+        if not isinstance(ends, ast.Return) or not isinstance(ends.value, ast.Constant) or node.value is None:
+            return
+        value = view.source.segment(node.value)
+        if "\n" in value or not isinstance(ends.value.value, bool):
+            return
+        condition = f"not {value}" if ends.value.value else value
+        start, end = view.source.span(node)
+        inner = view.source.newline + view.source.indent(node) + view.source.indent_unit
+        text = f"if {condition}:{inner}return {not ends.value.value}"
+        yield Proposal((Edit(start, end, text),), "asks every one, not only the first", 1.0)
 
 
 def _parts_given(statement: ast.stmt, name: str) -> Iterator[tuple[str, str]]:
