@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..repo.testing.report import Outcome, TestReport
+from ..repo.testing.report import TestReport
 from ..repo.testing.runner import TestRunner
 from ..repo.testing.warm import Answer, Stage, WarmServer
 from ..repo.testing.zygote import Zygote
@@ -21,6 +21,7 @@ from .behaviour import MOST_VERSIONS, Behaviour
 from .candidates import Candidate
 from .cores import workers
 from .gate import Gate
+from .pace import Pace
 from .source import ModuleSource
 from .tracing import is_large
 from .verdict import judge
@@ -32,11 +33,6 @@ _LONG_SUITE_S = 60.0
 """Tests that take longer are not run before the search to see what can be believed."""
 _FORK_START_S = 1.5
 """Importing the project and starting the framework in a forked child, on a busy machine."""
-_SLOWER = 4.0
-"""A candidate may take this many times what the tests took before."""
-_GRACE_S = 0.3
-_HUNG_TEST_S = 0.1
-"""What a test that ended by its limit is taken to need once it is repaired."""
 _GOOD = ("passed", "xfailed", "xpassed")
 _EXACTLY = "passed"
 _MOST_PROBED = 30
@@ -94,10 +90,7 @@ class Validator:
             self.steady &= frozenset(baseline.coverage)
         self.modes: Counter[str] = Counter()
         self.note = ""
-        self._slowest: dict[str, float] = {}
-        for case in baseline.report.cases:
-            if case.outcome is Outcome.PASSED:
-                self._slowest[case.path] = max(case.duration_s, self._slowest.get(case.path, 0.0))
+        self._pace = Pace(baseline)
         self._edits_unseen = False
         """Targets start programs, which see the files on disk only."""
         self._believable = True
@@ -191,6 +184,8 @@ class Validator:
             return False
         self.steady &= frozenset(self._warm.ids)
         self._note(first)
+        if first.ended:
+            self._pace.note(list(seen), first.duration_s)
         if self._short() and self.steady:
             # Trials run the targets first, and not always the same tests before one another.
             order = self._ordered(self.steady)
@@ -223,6 +218,8 @@ class Validator:
                 break
             self._note(answer)
             seen = answer.stages[0]
+            if answer.ended:
+                self._pace.note([test for test in left if test in seen], answer.duration_s)
             passed.update(test for test, outcome in seen.items() if outcome in _GOOD)
             passed -= answer.marked("starts")
             if answer.ended:
@@ -248,7 +245,7 @@ class Validator:
         suite = self._baseline.suite
         if is_large(self._baseline.report):
             suite = (*self._baseline.targets, *self._ordered(self.steady))
-        result = await zygote.run(suite, timeout_s=self._seconds(suite) + _FORK_START_S, fail_fast=False)
+        result = await zygote.run(suite, timeout_s=self._pace.seconds(suite) + _FORK_START_S, fail_fast=False)
         passing = result.report.passing_ids()
         if passing & set(self._baseline.targets):
             self._believable = False
@@ -272,6 +269,7 @@ class Validator:
     async def _in_warm(self, candidate: Candidate, stages: Sequence[Stage]) -> Answer | None:
         if not self._warm.ready:
             return None
+        stages = [self._pace.in_warm(stage) for stage in stages]
         if not self._alone:
             async with self._gate.shared():
                 answer = await self._warm.run(candidate.by_path, stages)
@@ -355,27 +353,10 @@ class Validator:
 
     def stage(self, tests: Sequence[str], *, stop_first: bool = True) -> Stage:
         """A stage with a limit that follows from what the tests took before."""
-        tests = self._baseline.in_company(tests)
-        return Stage(tests, self._seconds(tests), stop_first)
+        return self._pace.stage(self._baseline.in_company(tests), stop_first=stop_first)
 
     def _ordered(self, tests: frozenset[str]) -> list[str]:
         return [case.id for case in self._baseline.report.cases if case.id in tests]
-
-    def _seconds(self, tests: Sequence[str]) -> float:
-        known = self._baseline.report.by_id()
-        total = 0.0
-        for test in tests:
-            case = known.get(test)
-            if case is None:
-                total += self._baseline.duration_s  # a whole file that could not be collected
-            elif case.outcome is Outcome.TIMEOUT:
-                total += _HUNG_TEST_S + self._slowest.get(case.path, 0.0)
-            elif case.outcome is Outcome.PASSED:
-                total += case.duration_s
-            else:
-                # It ended early, where it failed; others of its file show how long one may take.
-                total += max(case.duration_s, self._slowest.get(case.path, 0.0))
-        return _SLOWER * total + _GRACE_S
 
 
 def _trial(answer: Answer, stages: Sequence[Stage], targets: frozenset[str]) -> Trial:

@@ -6,6 +6,7 @@ project's default options before pytest parses them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -160,6 +161,7 @@ class WhimbrelPlugin:
         if self._session.serve is None:
             return None
         items: List[Any] = list(session.items)
+        _work_ahead(session.config, items)
 
         def run(indexes: List[int], stop_first: bool) -> None:
             chosen: List[Any] = [*(items[index] for index in indexes), None]
@@ -261,6 +263,18 @@ class WhimbrelPlugin:
         _head, colons, rest = item.nodeid.partition("::")
         path = self._path(item)
         return path + colons + rest if path else item.nodeid
+
+
+def _work_ahead(config: Any, items: List[Any]) -> None:
+    """What pytest works out once for each test, before the forks that would do it again and again."""
+    for item in items:
+        with contextlib.suppress(Exception):
+            item.ihook, item.location  # noqa: B018  both are kept
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    for name in ("showfspath", "_show_progress_info"):
+        if hasattr(reporter, name):
+            # Nobody reads it.
+            setattr(reporter, name, False)
 
 
 def _tear_down(item: Any) -> None:
