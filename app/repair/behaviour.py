@@ -17,6 +17,19 @@ from .candidates import Candidate
 MOST_VERSIONS = 14
 """Plausible patches compared; the rest counts as unknown."""
 _RAISES = "raises "
+_ACCIDENTS = tuple(
+    _RAISES + name
+    for name in (
+        "AttributeError",
+        "IndexError",
+        "KeyError",
+        "NameError",
+        "RecursionError",
+        "TypeError",
+        "UnboundLocalError",
+        "ZeroDivisionError",
+    )
+)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -85,6 +98,19 @@ class Behaviour:
         counted = [call for call in self.calls if call.test in self.passing and not call.neighbour]
         changed = sum(call.results[column][0] != call.results[0][0] for call in counted)
         return changed / len(counted) if counted else 0.0
+
+    def accidents(self, candidate: Candidate) -> int:
+        """Neighbouring calls on which the patch raises by accident (nobody means a KeyError) and the program
+        did not."""
+        column = self._column(candidate)
+        if column is None:
+            return 0
+        return sum(
+            call.neighbour
+            and call.results[column][1].startswith(_ACCIDENTS)
+            and not call.results[0][1].startswith(_RAISES)
+            for call in self.calls
+        )
 
     def _column(self, candidate: Candidate) -> int | None:
         return next((column for each, column in self.columns if each is candidate), None)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from project import make_repository
 from whimbrel.app.repair.baseline import Baseline
+from whimbrel.app.repair.behaviour import Behaviour
 from whimbrel.app.repair.candidates import Candidate
 from whimbrel.app.repair.choice import choose, literals_of
 from whimbrel.app.repair.diffs import unified_diff
@@ -25,6 +26,7 @@ from whimbrel.app.repair.spectra import Counts, Spectrum, dstar, ochiai
 from whimbrel.app.repair.trust import belief
 from whimbrel.app.repair.verdict import judge
 from whimbrel.app.repo.testing.report import CollectionError, Outcome, TestCase, TestReport, TraceFrame
+from whimbrel.app.repo.testing.warm import Probe, ProbedCall
 from whimbrel.sandbox.base.git import Git
 
 SOURCE = ModuleSource("m.py", b"def f(a):\n    return a + 40\n")
@@ -112,6 +114,43 @@ def test_patches_alike_in_score_harm_and_size_are_ambiguous():
     assert choose([one, two], {"m.py": SOURCE}, ()).ambiguous
     far = candidate(25, 27, "41", score=0.9)
     assert not choose([one, far], {"m.py": SOURCE}, ()).ambiguous
+
+
+def seen(*candidates: Candidate, **calls: tuple[str, ...]) -> Behaviour:
+    """What the program and then each candidate did on neighbouring calls."""
+    probed = [
+        ProbedCall("t.py::a", f"f({name})", True, tuple((shown, shown) for shown in results))
+        for name, results in calls.items()
+    ]
+    return Behaviour.of(candidates, Probe((True,) * len(candidates), tuple(probed)), frozenset())
+
+
+def test_a_patch_that_raises_by_accident_where_another_does_not_comes_after_it():
+    fragile, sound = candidate(25, 27, "a[0]"), candidate(23, 24, "-", score=0.7)
+    effects = seen(fragile, sound, one=("1", "2", "2"), two=("5", "raises TypeError: no index", "5"))
+    assert choose([fragile, sound], {"m.py": SOURCE}, (), effects).ranked[0] is sound
+    meant = seen(fragile, sound, one=("1", "2", "2"), two=("5", "raises ValueError: too small", "5"))
+    assert choose([fragile, sound], {"m.py": SOURCE}, (), meant).ranked[0] is fragile
+
+
+def test_confidence_falls_with_every_behaviour_that_passes_as_well():
+    best = candidate(23, 24, "-")
+    others = [candidate(25, 27, str(number), score=0.5) for number in (41, 42, 43)]
+
+    def confidence(*found: Candidate, **calls: tuple[str, ...]) -> float:
+        return choose(found, {"m.py": SOURCE}, (), seen(*found, **calls), lambda _: 0.9).confidence
+
+    assert confidence(best) == 0.9
+    assert confidence(best, others[0], a=("1", "2", "3")) == pytest.approx(0.9 / 1.5, abs=0.001)
+    assert confidence(best, *others, a=("1", "2", "3", "4", "5")) == pytest.approx(0.9 / 2.5, abs=0.001)
+    assert confidence(best, *others, a=("1", "2", "3", "3", "3")) == pytest.approx(0.9 / 1.5, abs=0.001)
+
+
+def test_where_every_tenth_candidate_passes_the_tests_ask_too_little():
+    found = [candidate(25, 27, str(number), score=1.0 / number) for number in range(2, 8)]
+    effects = seen(*found, a=("1", *("2" for _ in found)))
+    assert not choose(found, {"m.py": SOURCE}, (), effects, lambda _: 0.9, tried=400).doubtful
+    assert choose(found, {"m.py": SOURCE}, (), effects, lambda _: 0.9, tried=40).doubtful
 
 
 def test_among_equals_the_clearly_smaller_patch_is_taken():

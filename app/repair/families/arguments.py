@@ -47,6 +47,9 @@ _OFTEN_GIVEN: Mapping[str, tuple[bool, tuple[str, ...]]] = {
 _TAKES_MARK = ("strip", "lstrip", "rstrip", "split", "rsplit")
 _MOST_FIELDS = 4
 
+_SELDOM = ("int",)
+"""Another base than ten shows itself in the text around it."""
+
 
 class Arguments(Family):
     name = "argument"
@@ -132,7 +135,8 @@ class Arguments(Family):
             if key in given or (node.keywords and not key):
                 continue
             edit = Edit(end, end, f", {text})") if opening else Edit(end - 1, end - 1, f"{comma}{text}")
-            yield Proposal((*opening, edit), f"passes {text} too", 0.7 - 0.08 * min(rank, 5))
+            likely = 0.35 if name in _SELDOM else 0.7
+            yield Proposal((*opening, edit), f"passes {text} too", likely - 0.08 * min(rank, 3))
 
     def _stars(self, node: ast.Call, view: ModuleView) -> Iterator[Proposal]:
         for each in node.args:

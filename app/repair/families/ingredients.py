@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..adapt import adapter
-from ..blocks import SIMPLE, is_docstring, names_in, own_nodes
+from ..blocks import SIMPLE, first_real, is_docstring, names_in, own_nodes
 from ..edits import insert_after, insert_before
-from ..facts import functions, once, walk
+from ..facts import functions, once, own_returns, walk
 from ..family import Family, Proposal
 from ..scope import ModuleView
 from ..source import FUNCTIONS, Function
@@ -72,6 +72,9 @@ class Ingredients(Family):
         function = view.source.function_of(node)
         local = frozenset(view.local_names(function)) if function is not None else frozenset[str]()
         nearby = names_in(node)
+        early = function is not None and any(
+            each not in function.body for each in own_returns(function, view)
+        )
         ranked: list[tuple[float, int, _Offer]] = []
         for rank, offer in enumerate(offers):
             needed = offer.names & local
@@ -82,6 +85,9 @@ class Ingredients(Family):
                 after, offer.statement.after
             )
             fits += 0.08 if nearby & needed else 0.0
+            if function is not None and _forgets(offer.statement.node):
+                # Done first, it holds on every way through the function.
+                fits += 0.25 if node is first_real(function) and not last else -0.1 * early
             ranked.append((fits, rank, offer))
         ranked.sort(key=lambda each: (-each[0], each[1]))
         for fits, _, offer in ranked[:_MOST_PER_PLACE]:
@@ -179,6 +185,13 @@ class _Stock:
             return None
         fits = adapter(self._view).mapping(statement.names - bound, statement.function, function, known)
         return None if fits is None else (fits[0], 0.8 * fits[1])
+
+
+def _forgets(node: ast.stmt) -> bool:
+    """``self.kept = None``: what was kept counts no more."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
+        return False
+    return isinstance(node.value, ast.Constant) and node.value.value in (None, False)
 
 
 def _needed(node: ast.stmt) -> frozenset[str]:
