@@ -33,11 +33,9 @@ _COLLATERAL = 0.3
 """Part of the score that goes when every call of passing tests comes out otherwise."""
 _FRAGILE = 0.6
 """Share of the score for a patch with accidents (``Behaviour.accidents``) that another one does not have."""
-_LEAST_CONFIDENCE = 0.35
+_LEAST_CONFIDENCE = 0.38
 _LEAST_BELIEF = 0.6
 """Below these nothing is applied: the evidence does not tell whether the best patch is right."""
-_CROWD, _CROWDED = 4, 0.1
-"""More plausible patches than this, and a larger share of all that were tried: the tests ask too little."""
 _LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'[^'\n]*'|\"[^\"\n]*\"")
 _ORDINARY = frozenset(("0", "1", "-1", "2", '""', "''"))
 
@@ -47,9 +45,8 @@ class Choice:
     """Plausible patches, best first.
 
     ``ambiguous`` when the first cannot be told from another. ``confidence`` (0 to 1) is how far the
-    best can be believed, times its share of the scores of all behaviours found (the strongest patch
-    of each). ``doubtful`` when that is too little to apply even the only one, or when so many of the
-    candidates pass that passing says little.
+    best can be believed, times the share that the ways to do what it does have in the scores of all
+    that passed. ``doubtful`` when that is too little to apply even the only one.
     """
 
     ranked: tuple[Candidate, ...]
@@ -64,12 +61,10 @@ def choose(
     test_literals: Collection[str],
     behaviour: Behaviour | None = None,
     believed: Callable[[Candidate], float] = trust_of,
-    tried: int = 0,
 ) -> Choice:
     """Orders plausible patches by the rule above; stable for equal ones.
 
-    ``believed``: how far each can be believed, 0 to 1 (``trust.belief``). ``tried``: out of how many
-    candidates these are the plausible ones; 0 when that says nothing.
+    ``believed``: how far each can be believed, 0 to 1 (``trust.belief``).
     """
     effects = behaviour or Behaviour()
     accidents = {id(each): effects.accidents(each) for each in plausible}
@@ -104,20 +99,40 @@ def choose(
         for each in others
         if each.harm <= smallest.harm and effects.differ(smallest, each)
     )
-    rest = _distinct([each for each in others if each.harm <= smallest.harm], effects)
-    confidence = believed(smallest) * _share(judged(smallest), sum(judged(each) for each in rest))
-    crowded = len(plausible) > _CROWD and len(plausible) > _CROWDED * tried > 0
-    doubtful = believed(smallest) < _LEAST_BELIEF or confidence < _LEAST_CONFIDENCE or crowded
+    mine = [each for each in ranked if each is smallest or effects.same(smallest, each)]
+    theirs = _behaviours([each for each in others if each.harm <= smallest.harm], effects)
+    # Of those that were not compared nobody knows whether they are more than one.
+    theirs = [each for number, each in enumerate(theirs) if not number or effects.differ(smallest, each[0])]
+    share = _share(_mass([mine], judged), _mass(theirs, judged))
+    confidence = believed(smallest) * share
+    doubtful = believed(smallest) < _LEAST_BELIEF or confidence < _LEAST_CONFIDENCE
     return Choice(tuple(ranked), ambiguous, round(confidence, 3), doubtful)
 
 
-def _distinct(candidates: Sequence[Candidate], effects: Behaviour) -> list[Candidate]:
-    """The first patch of each behaviour; what is not known counts for itself."""
-    found: list[Candidate] = []
+def _behaviours(candidates: Sequence[Candidate], effects: Behaviour) -> list[list[Candidate]]:
+    """The patches by what they do, each list best first; what is not known stands alone."""
+    found: list[list[Candidate]] = []
     for candidate in candidates:
-        if not any(effects.same(candidate, each) for each in found):
-            found.append(candidate)
+        alike = next((each for each in found if effects.same(candidate, each[0])), None)
+        if alike is None:
+            found.append([candidate])
+        else:
+            alike.append(candidate)
     return found
+
+
+def _mass(behaviours: Sequence[Sequence[Candidate]], judged: Callable[[Candidate], float]) -> float:
+    """The scores of all ways to some behaviours.
+
+    The same kind of edit at the same line is one way to a behaviour. A guard or a default is one way
+    whatever it gives: `return 0` and `return None` are no two reasons to doubt.
+    """
+    ways: dict[tuple[str, str, int, int], float] = {}
+    for number, behaviour in enumerate(behaviours):
+        for each in behaviour:
+            of = -1 if each.harm is Harm.LOOSENS else number
+            ways.setdefault((each.family, each.path, each.line, of), judged(each))
+    return sum(ways.values())
 
 
 def _share(own: float, other: float) -> float:

@@ -1,4 +1,4 @@
-"""The order of a search: likely single edits, built expressions, pairs that have a half, the other edits,
+"""The order of a search: likely single edits, pairs that have a half, built expressions, the other edits,
 other pairs. Between the likely ones, halves that were found are put together."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .limits import TIME, Clock, Limits
 from .localisation.testview import TestFiles
 from .localise import Localisation
 from .pairs import Places, pairs, toward, twins
-from .search import Search, SearchState
+from .search import Partial, Search, SearchState
 from .source import Edit, ModuleSource
 from .synthesis.search import Budget, synthesise
 from .validate import Validator
@@ -46,9 +46,9 @@ _TWINS_AT_A_TIME = 10
 _LOOKED_AT = 12
 _PAIRS_OF_HALVES = 40
 """Partial candidates looked at closely, and pairs of them, after a chunk."""
-_LIKELY_UNTIL, _WITH_A_HALF_UNTIL = 0.6, 0.85
+_LIKELY_UNTIL, _WITH_A_HALF_UNTIL = 0.55, 0.7
 """Shares of the time after which the next part begins, although not all were tried."""
-_PAIRS_WITH_A_HALF = 0.1
+_PAIRS_WITH_A_HALF = 0.2
 """Of the candidate limit, where partial candidates point at two faults."""
 _OBSERVED_TESTS = 6
 _OBSERVE_S = 20.0
@@ -134,24 +134,25 @@ async def hunt(
         await search.run(left, singles, clock)
     if _done(state):
         return
-    await _build(context, ground, search, validator, state, limits, clock)
-    if _done(state):
-        return
-    if state.partial:
+    further = tuple(state.further)
+    if state.partial or further:
         await _join_halves(halves, search, state, limits, clock, within_functions=True)
         most = min(int(_PAIRS_WITH_A_HALF * limits.max_candidates), limits.max_candidates - state.tried)
-        with_half = _pairs(candidates, ground, search, state, most)
+        with_half = _pairs(candidates, ground, search, state, further, most, with_partial_only=True)
         while (chunk := list(itertools.islice(with_half, _CHUNK))) and not _done(state):
             if late(_WITH_A_HALF_UNTIL):
                 break
             await search.run(chunk, limits, clock)
     if _done(state):
         return
+    await _build(context, ground, search, validator, state, limits, clock)
+    if _done(state):
+        return
     await search.run(left, singles, clock)
     if _done(state):
         return
     most = max(0, limits.max_candidates - state.tried)
-    await search.run(_pairs(candidates, ground, search, state, most), limits, clock)
+    await search.run(_pairs(candidates, ground, search, state, further, most), limits, clock)
 
 
 async def _join_halves(
@@ -183,9 +184,25 @@ def _coverage(search: Search) -> dict[str, Mapping[str, frozenset[int]]]:
 
 
 def _pairs(
-    candidates: Sequence[Candidate], ground: Ground, search: Search, state: SearchState, most: int
+    candidates: Sequence[Candidate],
+    ground: Ground,
+    search: Search,
+    state: SearchState,
+    further: Sequence[Candidate],
+    most: int,
+    *,
+    with_partial_only: bool = False,
 ) -> Iterator[Candidate]:
-    return pairs(candidates, state.partial, ground.localisation.sources, most, _coverage(search))
+    # Of what was tried by now: pairs that get further are no halves.
+    half_way = [*state.partial, *(Partial(each, frozenset()) for each in further)]
+    return pairs(
+        candidates,
+        half_way,
+        ground.localisation.sources,
+        most,
+        _coverage(search),
+        with_partial_only=with_partial_only,
+    )
 
 
 def _function_of(

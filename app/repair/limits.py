@@ -22,10 +22,10 @@ class Limits:
 
     max_candidates: int = 4000
     max_seconds: float = 240.0
-    neighbours: int = 250
+    neighbours: int = 400
     """Candidates tried after the first plausible patch, at most."""
     neighbour_scores: Mapping[Harm, float] = field(
-        default_factory=lambda: {Harm.PRECISE: 0.75, Harm.LOOSENS: 0.6, Harm.REMOVES: 0.5}
+        default_factory=lambda: {Harm.PRECISE: 0.35, Harm.LOOSENS: 0.35, Harm.REMOVES: 0.3}
     )
     """... and only while they score at least this share of it: the more harm, the longer the look around."""
 

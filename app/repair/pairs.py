@@ -29,6 +29,8 @@ _MOST_FUNCTIONS = 8
 _MOST_OF_A_KIND = 6
 _TWO_PARTIAL, _ONE_PARTIAL = 0.98, 0.9
 _UNREACHED = 0.3
+_FURTHER, _NEXT_FURTHER = 0.8, 0.7
+"""For the best half that turns no test green, with which one only fails later; for each next one."""
 _TWINS = 0.7
 _SAME_KIND, _SAME_SHAPE, _SAME_NAMES, _SAME_FUNCTION = 0.9, 0.7, 0.7, 0.5
 _NAMES_ACROSS, _ACROSS = 0.6, 0.45
@@ -41,15 +43,19 @@ def pairs(
     sources: Mapping[str, ModuleSource],
     limit: int,
     coverage: Mapping[str, Mapping[str, Collection[int]]] | None = None,
+    *,
+    with_partial_only: bool = False,
 ) -> Iterator[Candidate]:
     """Combined candidates, at most ``limit``, each combination once; scores fall.
 
     Args:
         candidates: single edits, likeliest first.
-        partial: edits that turned some targets green (``SearchState.partial``).
+        partial: edits that turned some targets green (``SearchState.partial``), or none but
+            took one further.
         sources: the files they edit.
         limit: how many to give.
         coverage: target -> path -> lines that it runs.
+        with_partial_only: no pairs but those that have one of ``partial``.
     """
     places = {path: Places(source) for path, source in sources.items()}
     found: dict[tuple[int, int], tuple[float, Candidate, Candidate]] = {}
@@ -68,17 +74,19 @@ def pairs(
 
     for one, two, relation in _with_partial(candidates, partial, coverage or {}):
         offer(one, two, relation)
-    for one, two, relation in _alike(candidates, places):
-        offer(one, two, relation)
-    groups = _by_function(candidates, places)
-    for one, two, relation in _of_one_function(groups):
-        offer(one, two, relation)
-    for one, two, relation in _of_two_functions(groups):
-        offer(one, two, relation)
+    if not with_partial_only:
+        for one, two, relation in _alike(candidates, places):
+            offer(one, two, relation)
+        groups = _by_function(candidates, places)
+        for one, two, relation in _of_one_function(groups):
+            offer(one, two, relation)
+        for one, two, relation in _of_two_functions(groups):
+            offer(one, two, relation)
     ranked = sorted(found.items(), key=lambda item: (-round(item[1][0], 9), item[0]))
     for _, (score, one, two) in ranked[:limit]:
         yield joined(one, two, score)
-    yield from _all_of_a_kind(candidates, limit - len(ranked))
+    if not with_partial_only:
+        yield from _all_of_a_kind(candidates, limit - len(ranked))
 
 
 def toward(
@@ -120,8 +128,9 @@ def _with_partial(
     most = max((len(each.green) for each in partial), default=0)
     ranked = sorted(partial, key=lambda each: (bool(each.breaks), -len(each.green), -each.candidate.score))
     chosen = ranked[:_MOST_PARTIAL]
+    turning = sum(bool(each.green) for each in chosen)
     for position, half in enumerate(chosen):
-        share = len(half.green) / most
+        share = len(half.green) / most if half.green else _FURTHER * _NEXT_FURTHER ** (position - turning)
         for other in chosen[position + 1 :]:
             yield half.candidate, other.candidate, _TWO_PARTIAL * share
         red = [test for test in coverage if test not in half.green]

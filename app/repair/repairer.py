@@ -198,12 +198,11 @@ async def _choose(context: ToolContext, run: _Run, validator: Validator) -> Choi
     """The order of the plausible patches, once what they do has been compared."""
     literals = _literals(context, run.baseline)
     believed = partial(belief, baseline=run.baseline)
-    tried = run.state.tried
-    choice = choose(run.state.plausible, run.sources, literals, believed=believed, tried=tried)
+    choice = choose(run.state.plausible, run.sources, literals, believed=believed)
     if len(choice.ranked) > 1:
         context.progress(Progress("patch", f"comparing what {len(choice.ranked)} plausible patches do"))
         run.behaviour = await validator.compare(choice.ranked, _project_files(run.baseline))
-        choice = choose(run.state.plausible, run.sources, literals, run.behaviour, believed, tried)
+        choice = choose(run.state.plausible, run.sources, literals, run.behaviour, believed)
     return choice
 
 

@@ -37,6 +37,7 @@ class ModuleView:
         self._locals: dict[ast.AST, tuple[str, ...]] = {}
         self._firsts: dict[ast.AST, dict[str, int]] = {}
         self._members: dict[ast.AST, tuple[str, ...]] = {}
+        self._classes_by_use: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._constants: dict[tuple[ast.AST, type], tuple[object, ...]] = {}
 
     def type_of(self, name: str, line: int) -> str:
@@ -189,7 +190,24 @@ class ModuleView:
         owner = self.source.class_of(base) if isinstance(base, ast.Name) else None
         if owner is not None and text in ("self", "cls"):
             return self.members(owner)
-        return self._attributes_by_text.get(text, ())
+        used = self._attributes_by_text.get(text, ())
+        return (
+            tuple(dict.fromkeys((*used, *self._of_its_class(used, owner))))
+            if isinstance(base, ast.Name)
+            else used
+        )
+
+    def _of_its_class(self, used: tuple[str, ...], here: ast.ClassDef | None) -> tuple[str, ...]:
+        """Members of the class that has all these attributes: the one around, or the only one of the file."""
+        if here is not None and used and set(self.members(here)).issuperset(used):
+            return self.members(here)
+        if len(used) < 2:
+            return ()  # one name tells no class
+        if used not in self._classes_by_use:
+            owners = [each for each in ast.walk(self.source.tree) if isinstance(each, ast.ClassDef)]
+            fitting = [each for each in owners if set(self.members(each)).issuperset(used)]
+            self._classes_by_use[used] = self.members(fitting[0]) if len(fitting) == 1 else ()
+        return self._classes_by_use[used]
 
     def members(self, owner: ast.ClassDef) -> tuple[str, ...]:
         """Attributes that a class's code uses on ``self`` or ``cls``, its methods, its class variables."""

@@ -52,6 +52,8 @@ class SearchState:
     tried: int = 0
     plausible: list[Candidate] = field(default_factory=list[Candidate])
     partial: list[Partial] = field(default_factory=list[Partial])
+    further: list[Candidate] = field(default_factory=list[Candidate])
+    """Candidates with which a target still fails, but at a later line of the test."""
     limit: str | None = None
     hurried: bool = False
     """The clock cut something short on the way: on a faster machine the outcome could be another."""
@@ -217,6 +219,12 @@ class Search:
         green = trial.passed(self.baseline.targets)
         if green and len(green) < len(self.baseline.targets):
             self._state.partial.append(Partial(candidate, green))
+        elif self._gets_further(trial):
+            self._state.further.append(candidate)
+
+    def _gets_further(self, trial: Trial) -> bool:
+        before = self._validator.reached
+        return any(line > before.get(test, line) for test, line in trial.reached.items())
 
     def _tell(self) -> None:
         now = time.monotonic()

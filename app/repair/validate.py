@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..repo.testing.report import TestReport
 from ..repo.testing.runner import TestRunner
@@ -54,6 +54,8 @@ class Trial:
     outcomes: tuple[dict[str, str], ...]
     """Per stage begun: test id -> outcome."""
     mode: str
+    reached: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Bad test -> the line of its own at which it ended, where that is known."""
 
     def passed(self, tests: Sequence[str]) -> frozenset[str]:
         """Which of some tests passed in any stage."""
@@ -69,6 +71,7 @@ class Validator:
         steady: passing tests whose outcome here can be believed.
         modes: how many trials ran in which way.
         note: why the fastest way is not used, or empty.
+        reached: failing test -> the line of its own at which it ends without any edit, where known.
     """
 
     def __init__(self, runner: TestRunner, baseline: Baseline) -> None:
@@ -90,6 +93,7 @@ class Validator:
             self.steady &= frozenset(baseline.coverage)
         self.modes: Counter[str] = Counter()
         self.note = ""
+        self.reached: Mapping[str, int] = {}
         self._pace = Pace(baseline)
         self._edits_unseen = False
         """Targets start programs, which see the files on disk only."""
@@ -186,6 +190,7 @@ class Validator:
         self._note(first)
         if first.ended:
             self._pace.note(list(seen), first.duration_s)
+        self.reached = first.reached
         if self._short() and self.steady:
             # Trials run the targets first, and not always the same tests before one another.
             order = self._ordered(self.steady)
@@ -366,7 +371,7 @@ def _trial(answer: Answer, stages: Sequence[Stage], targets: frozenset[str]) -> 
         for stage, seen in zip(stages, answer.stages, strict=True)
         for test in stage.tests
     )
-    return Trial(good, tuple(dict(each) for each in answer.stages), answer.mode)
+    return Trial(good, tuple(dict(each) for each in answer.stages), answer.mode, answer.reached)
 
 
 def _is_blind(answer: Answer) -> bool:

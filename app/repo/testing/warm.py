@@ -52,6 +52,8 @@ class Answer:
     stopped: str = ""
     """``cpu`` or ``wall`` when a limit ended it."""
     duration_s: float = 0.0
+    reached: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Bad test -> the line of its own at which it ended, where that is known."""
     marks: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Test id -> what it shares with other processes (inside/watching.py); "" for what belongs to no test."""
 
@@ -307,6 +309,7 @@ class WarmServer:
             ended=bool(answer["ended"]),
             stopped=str(answer["stopped"]),
             duration_s=float(answer["duration_s"]),
+            reached={self._ids[int(index)]: int(line) for index, line in answer["reached"].items()},
             marks=marks,
         )
 

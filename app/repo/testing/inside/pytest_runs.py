@@ -17,7 +17,7 @@ from typing import Any, Dict, Generator, List, Optional, Tuple
 from .limits import TestTimeLimit
 from .options import kept_options
 from .session import Session
-from .stream import describe, message_of
+from .stream import describe, line_in, message_of
 
 
 def _unwrap(error: BaseException) -> BaseException:
@@ -184,6 +184,8 @@ class WhimbrelPlugin:
         values: Dict[str, Any] = {"exception": "", "message": phases.text, "frames": []}
         if phases.error is not None and self._session.serve is None:
             values = describe(phases.error, self._session.places)
+        if phases.error is not None and self._session.serve is not None:
+            values["reached"] = line_in(phases.error, str(getattr(item, "path", None) or item.fspath))
         location = item.location
         self._session.test_ended(
             test_id,
@@ -269,7 +271,7 @@ def _work_ahead(config: Any, items: List[Any]) -> None:
     """What pytest works out once for each test, before the forks that would do it again and again."""
     for item in items:
         with contextlib.suppress(Exception):
-            item.ihook, item.location  # noqa: B018  both are kept
+            _kept = (item.ihook, item.location)
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     for name in ("showfspath", "_show_progress_info"):
         if hasattr(reporter, name):

@@ -132,6 +132,16 @@ def frames_of(traceback: Any, places: Places) -> List[List[Any]]:
     return frames
 
 
+def line_in(error: BaseException, filename: str) -> int:
+    """The line of a file, a test's, that an exception came through first; 0 for none."""
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == filename:
+            return step.tb_lineno
+        step = step.tb_next
+    return 0
+
+
 def _with_causes(error: BaseException, seen: Set[int], depth: int = 0) -> List[BaseException]:
     """The exception preceded by what it came from and, for groups, what it holds."""
     if id(error) in seen or depth > 30:

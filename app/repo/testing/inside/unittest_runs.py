@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .limits import TestTimeLimit
 from .session import Session
-from .stream import describe
+from .stream import describe, line_in
 
 _TEST_FOLDERS = ("tests", "test")
 
@@ -114,6 +114,8 @@ class StreamingResult(unittest.TestResult):
             values = describe(error, self._session.places)
             if text:
                 values["message"] = "%s: %s" % (text, values["message"])
+            module = sys.modules.get(type(test).__module__)
+            values["reached"] = line_in(error, getattr(module, "__file__", None) or "")
         path, line = _where(test, self._session)
         self.finished[test.id()] = True
         self.any_bad = self.any_bad or outcome in ("failed", "error", "timeout")

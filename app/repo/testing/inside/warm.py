@@ -10,12 +10,13 @@ then for each ``{"id": n, "edits": {path: [[start, end, text], ...]}, "memory_by
     {"id": n, "refused": reason}
     {"id": n, "mode": "swap" | "import" | "none", "stages": [[[index, outcome], ...], ...],
      "ended": bool, "stopped": "cpu" | "wall" | "", "exit_code": n, "duration_s": s,
-     "marks": {index: [kinds]}}
+     "marks": {index: [kinds]}, "reached": {index: line}}
 
 Answers come in the order in which candidates end. Stages run in order; a later one only when
 every test of those before passed. A message without edits runs the tests as they are. ``marks``
 says what a test did that a forked process shares with others: see watching.py (index -1: outside of
-tests). ``{"cancel": n}`` ends a candidate; no answer follows.
+tests); ``reached``, at which of its own lines a bad test ended. ``{"cancel": n}`` ends a candidate; no
+answer follows.
 
 A message without edits may also ask ``"probe": {"versions": [{path: edits}, ...], "sources":
 [paths], "most": n, "seed": n}``: the answer then has ``"probed": [[index of the test, call,
@@ -73,7 +74,8 @@ class PipeStream:
         if event == "test":
             if values["outcome"] not in _GOOD:
                 self.bad += 1
-            self.send([self.index.get(values["id"], -1), values["outcome"], self._watch.take()])
+            index, reached = self.index.get(values["id"], -1), values.get("reached", 0)
+            self.send([index, values["outcome"], self._watch.take(), reached])
         elif event == "test_start":
             self.current = self.index.get(values["id"], -1)
             # What fixtures of a whole module do belongs to no test alone.
@@ -82,7 +84,7 @@ class PipeStream:
     def _outside(self) -> None:
         kinds = self._watch.take()
         if kinds:
-            self.send([-1, "", kinds])
+            self.send([-1, "", kinds, 0])
 
     def finish(self) -> None:
         """The last word."""
@@ -109,6 +111,7 @@ class _Child:
         self.data = b""
         self.stages: List[List[List[Any]]] = []
         self.marks: Dict[int, List[str]] = {}
+        self.reached: Dict[int, int] = {}
         self.probed: List[Any] = []
         self.versions: List[bool] = []
         self.ended = False
@@ -134,9 +137,11 @@ class _Child:
             # Processor time is what counts; the wall clock only ends what sleeps or waits for nothing.
             self.deadline = time.monotonic() + _WALL_FACTOR * cpu + _WALL_EXTRA_S
         elif self.stages:
-            index, outcome, marks = message
+            index, outcome, marks, reached = message
             if outcome:
                 self.stages[-1].append([index, outcome])
+            if reached:
+                self.reached[index] = reached
             if marks:
                 self.marks[index] = sorted({*self.marks.get(index, ()), *marks})
 
@@ -357,6 +362,7 @@ class Server:
                 "exit_code": code,
                 "duration_s": time.monotonic() - child.started,
                 "marks": child.marks,
+                "reached": child.reached,
                 "probed": child.probed,
                 "versions": child.versions,
             }
