@@ -92,7 +92,7 @@ async def test_the_result_does_not_depend_on_how_many_run_at_a_time(tmp_path: Pa
         change(SHOP, "> 10", "> 15", score=0.99),
         change(SHOP, "- RATE", "- RATE - 2", score=0.98),
         change(SHOP, "- RATE", "- 5", score=0.97),
-        change(SHOP, "total - RATE", "15", score=0.5),
+        change(SHOP, "total - RATE", "15", score=0.3),
     ]
     async with validating(tmp_path) as (_, baseline, validator, source):
         validator.workers = workers

@@ -215,6 +215,32 @@ async def test_unittest_suites_are_served_too(project):
     assert answer.stages == ({"test_u.T.test_f": "passed"}, {"test_u.T.test_g": "passed"})
 
 
+@pytest.mark.parametrize("unittest", [False, True])
+async def test_it_says_at_which_of_its_own_lines_a_test_failed(project, unittest: bool):
+    module = "def f(x):\n    return [x, 7]\n"
+    body = ["one, two = mod.f(1)", "assert one == 2", "check(two)"]
+    tests = ["import mod", "def check(value):", "    assert value == 8"]
+    if unittest:
+        tests += ["import unittest", "class T(unittest.TestCase):", "    def test_f(self):"]
+        tests += [f"        {line}" for line in body]
+        test, adapter = "test_a.T.test_f", {"adapter": UnittestAdapter()}
+    else:
+        tests += ["def test_f():", *(f"    {line}" for line in body)]
+        test, adapter = "test_a.py::test_f", {}
+    first = len(tests) - 1
+    made = await project({"mod.py": module, "test_a.py": "\n".join([*tests, ""])}, **adapter)
+    stage = Stage((test,), 5.0)
+    async with serving(made) as server:
+        before = await server.run({}, [stage])
+        half = await server.run({"mod.py": replacing(module, "[x,", "[x + 1,")}, [stage])
+        whole = await server.run({"mod.py": replacing(module, "[x, 7]", "[x + 1, 8]")}, [stage])
+    assert before is not None and half is not None and whole is not None
+    assert before.reached == {test: first}
+    # Not the line of the helper that it called.
+    assert half.reached == {test: first + 1}
+    assert whole.reached == {} and whole.stages == ({test: "passed"},)
+
+
 async def test_a_project_that_starts_threads_on_import_is_not_forked_from(project):
     made = await project(
         {
