@@ -139,7 +139,8 @@ class FixJob:
             return
         if diff:
             text = diff.decode("utf-8", "surrogateescape")
-            self.attempts.keep_diff(_FINAL, text, "not verified: the run ended before that")
+            summary = "not verified: the run ended before that"
+            self.attempts.keep_diff(_FINAL, text, summary, best=True)
 
     async def _close(self, stage: Stage) -> None:
         """Takes the stage down; trouble with that is told, but takes nothing from what was proved."""

@@ -96,10 +96,11 @@ class AttemptLog:
                 summary += f" Compared with the first patch, {patch['difference']}."
             self.keep_diff(name, str(patch.get("diff", "")), summary)
 
-    def keep_diff(self, name: str, diff: str, summary: str) -> None:
-        """An unverified diff for the attempts folder."""
+    def keep_diff(self, name: str, diff: str, summary: str, *, best: bool = False) -> None:
+        """An unverified diff for the attempts folder; the ``best`` one is listed before all others."""
         self.diffs[name] = diff
-        self.attempts.append({"name": name, "summary": summary, "diff_file": f"attempts/{name}.diff"})
+        kept = {"name": name, "summary": summary, "diff_file": f"attempts/{name}.diff"}
+        self.attempts.insert(0 if best else len(self.attempts), kept)
 
     def into(self, result: FixResult) -> None:
         result.located, result.attempts, result.search = self.located, self.attempts, self.search

@@ -7,6 +7,39 @@ from __future__ import annotations
 
 STATEMENT_ROWS: list[tuple[str, str, str]] = [
     (
+        "previous",
+        "t = a\n    for x in xs:\n        d.append(x - t)",
+        "t = a\n    for x in xs:\n        d.append(x - t)\n        t = x",
+    ),
+    (
+        "inner-state",
+        "t = []\n    def g(x):\n        t.append(x)",
+        "def g(x):\n        t = []\n        t.append(x)",
+    ),
+    (
+        "worklist",
+        "while xs:\n        x = xs.pop()\n        for y in b[x]:\n            if y not in d:\n                d.add(y)",
+        "while xs:\n        x = xs.pop()\n        for y in b[x]:\n            if y not in d:\n"
+        "                d.add(y)\n                xs.append(y)",
+    ),
+    (
+        "worklist",
+        "if d and d[0] != a:\n        raise KeyError(a)\n    b[a] = 1",
+        "if d and d[0] != a:\n        raise KeyError(a)\n    d.pop(0)\n    b[a] = 1",
+    ),
+    (
+        "window",
+        "t = 0\n    for i, x in enumerate(xs):\n        t += x\n        if i >= a - 1:\n            d.append(t)",
+        "t = 0\n    for i, x in enumerate(xs):\n        t += x\n        if i >= a:\n"
+        "            t -= xs[i - a]\n        if i >= a - 1:\n            d.append(t)",
+    ),
+    (
+        "tracking",
+        "for x in xs:\n        return a(x)\n    return True",
+        "for x in xs:\n        if not a(x):\n            return False\n    return True",
+    ),
+    ("limit", "if a < b:\n        xs[a] += 1", "a = min(a, b - 1)\n    if a < b:\n        xs[a] += 1"),
+    (
         "special-case",
         "return xs[1] - xs[0]",
         "if len(xs) < 2:\n        return 0\n    return xs[1] - xs[0]",

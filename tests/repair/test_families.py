@@ -163,6 +163,7 @@ def test_every_family_has_a_row_a_prior_and_a_sentence():
         *("shared-default", "sibling-guard"),  # which have tests of their own
         *("field-default",),
         *("ingredient", "scoping", "decorator", "class-state", "declaration"),
+        *("recency", "opposite"),
     }
     for family in all_families():
         assert family.name in rows
@@ -179,6 +180,23 @@ def test_families_are_found_by_lying_in_the_folder_and_are_ordered():
 def test_a_shared_default_becomes_none_and_a_new_value_per_call():
     got = made("shared-default", "xs.append(1)", header="def f(xs=[]):")
     assert "def f(xs=None):\n    if xs is None:\n        xs = []\n    xs.append(1)\n" in got
+
+
+def test_an_ordered_mapping_moves_its_entries_when_they_are_used():
+    header = "from collections import OrderedDict\nKEPT = OrderedDict()\ndef f(a):"
+    assert f"{header}\n    KEPT.move_to_end(a)\n    return KEPT[a]\n" in made(
+        "recency", "return KEPT[a]", header=header
+    )
+    assert made("recency", "return a[0]", header=header) == set()
+
+
+def test_what_another_function_takes_back_is_added():
+    other = "def pay(who, sum):\n    who.debt -= sum\n"
+    header = f"{other}def fine(who, days):"
+    added = f"{header}\n    cost = 2 * days\n    who.debt += cost\n    return cost\n"
+    assert added in made("opposite", "cost = 2 * days\n    return cost", header=header)
+    both = f"{other}def back(who, sum):\n    who.debt += sum\ndef fine(who, days):"
+    assert made("opposite", "cost = 2 * days\n    return cost", header=both) == set()
 
 
 def test_an_expected_exception_is_raised_by_a_guard():
