@@ -100,7 +100,7 @@ class DockerChannel:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_GRACE_S):
                     await stream.ended.wait()
-            if not stream.ended.is_set() and not await self._container.end(self._mark):
+            if not stream.ended.is_set() and not await self._container.end_exec(self._exec_id, self._mark):
                 await self._container.restart()
             return await self._container.exit_code(self._exec_id)
         finally:

@@ -160,7 +160,7 @@ class DockerCommand:
                 notes.append(
                     self._kill_note if killed else f"ended at the time limit of {self._timeout_s:g} s"
                 )
-                notes += await self._end_tree(stream)
+                notes += await self._end_tree(exec_id, stream)
             if not self._abandoned:
                 exit_code = await self._container.exit_code(exec_id)
             if ended and not self._abandoned and exit_code >= 128:
@@ -212,9 +212,9 @@ class DockerCommand:
             ended.cancel()
             wanted.cancel()
 
-    async def _end_tree(self, stream: ExecStream) -> list[str]:
+    async def _end_tree(self, exec_id: str, stream: ExecStream) -> list[str]:
         notes: list[str] = []
-        if not await self._container.end(self._mark):
+        if not await self._container.end_exec(exec_id, self._mark):
             await self._container.restart()
             notes.append(
                 "its processes could not be ended from inside; "

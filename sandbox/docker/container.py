@@ -23,6 +23,7 @@ from .stream import ExecStream
 _NAME_TRIES = 5
 _READY_TRIES = 60
 _END_PATIENCE_S = 20.0
+_UNTIL_SEEN_TO_END = (0, 0.02, 0.05, 0.1, 0.3)
 _KILL_PATIENCE_S = 5.0
 _NO_PROGRAM = re.compile(r"no such file|not found|exec format|permission denied", re.IGNORECASE)
 
@@ -217,6 +218,24 @@ class Container:
                 await self.require_alive()
             return False
         return code == 0
+
+    async def end_exec(self, exec_id: str, mark: str) -> bool:
+        """The same for what was entered as ``exec_id``, which the daemon may not have begun yet.
+
+        It answers when it has heard of a command, and starts its first process a little later: whoever looks
+        in between finds nothing to end.
+        """
+        deadline = time.monotonic() + _END_PATIENCE_S
+        while True:
+            if not await self.end(mark):
+                return False
+            for pause in _UNTIL_SEEN_TO_END:
+                await asyncio.sleep(pause)
+                state = await self.exec_state(exec_id)
+                if not state.running and state.exit_code is not None:
+                    return True
+            if time.monotonic() > deadline:
+                return True
 
     def _kill_from_outside(self) -> bool:
         """Ends all commands through this machine's own process table; False when none can be seen."""

@@ -16,6 +16,7 @@ from whimbrel.sandbox.base.errors import SandboxDied, SandboxUnavailable
 from whimbrel.sandbox.base.identity import sandbox_identity
 from whimbrel.sandbox.docker import DockerSandbox
 from whimbrel.sandbox.docker import container as container_module
+from whimbrel.sandbox.docker.container import Container, ExecState
 from whimbrel.sandbox.docker.host_pids import InitProcess
 from whimbrel.sandbox.protocol import Mount
 
@@ -311,3 +312,27 @@ async def test_a_cancelled_start_leaves_no_container(tmp_path: Path, base_image:
         assert not docker("ps", "-aq", "--filter", f"label=whimbrel.run={spec.run_id}")
     else:
         docker("rm", "-f", docker("ps", "-aq", "--filter", f"label=whimbrel.run={spec.run_id}"))
+
+
+async def test_a_command_that_the_daemon_has_only_heard_of_is_waited_for_and_ended(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    begun = ended = False
+    looks: list[bool] = []
+
+    async def end(_: Container, mark: str) -> bool:
+        nonlocal ended
+        looks.append(begun)
+        ended = begun
+        return True
+
+    async def exec_state(_: Container, exec_id: str) -> ExecState:
+        nonlocal begun
+        state = ExecState(begun and not ended, 137 if ended else None)
+        begun = True
+        return state
+
+    monkeypatch.setattr(Container, "end", end)
+    monkeypatch.setattr(Container, "exec_state", exec_state)
+    assert await Container.__new__(Container).end_exec("exec", "mark")
+    assert looks == [False, True], "the first look found nothing to end"
