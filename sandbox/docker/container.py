@@ -23,6 +23,8 @@ from .stream import ExecStream
 _NAME_TRIES = 5
 _READY_TRIES = 60
 _END_PATIENCE_S = 20.0
+_PERHAPS_THE_CONTAINERS_END = 126
+"""Killed with it (137), or not begun any more because it had ended (the daemon says 126 or 128 then)."""
 _UNTIL_SEEN_TO_END = (0, 0.02, 0.05, 0.1, 0.3)
 _KILL_PATIENCE_S = 5.0
 _NO_PROGRAM = re.compile(r"no such file|not found|exec format|permission denied", re.IGNORECASE)
@@ -192,7 +194,7 @@ class Container:
                 break
         else:
             state = ExecState(True, None)
-        if state.exit_code is None or state.exit_code == 137:
+        if state.exit_code is None or state.exit_code >= _PERHAPS_THE_CONTAINERS_END:
             await self.require_alive()
             # The end of the whole container shows in its commands first and in its state a moment later.
             if self.init is None:

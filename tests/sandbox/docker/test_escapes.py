@@ -141,7 +141,7 @@ async def test_git_configuration_does_not_outlive_the_sandbox(
 async def test_a_command_that_stops_everything_it_can_is_ended_all_the_same(box: Box) -> None:
     # What the daemon sends in is stopped before it becomes ours, and the daemon hangs with it.
     result = await box.sh(
-        "(setsid sh -c 'while :; do kill -STOP -1 2>/dev/null; done' &) ; sleep 100", timeout_s=1
+        "(setsid sh -c 'while :; do kill -STOP -1 2>/dev/null; done' &) ; sleep 100", timeout_s=3
     )
     assert result.timed_out
     assert "the sandbox was restarted" in result.note
