@@ -21,6 +21,7 @@ from ..evidence import EvidenceLedger
 from ..repo.cilog import read_ci_log
 from ..repo.testing.report import summary_line
 from ..repo.testing.testrun import TestRun
+from ..telemetry import RunTelemetry, open_telemetry
 from .events import JobEvent, Listener
 from .from_issue import reproduce_from_issue
 from .intake import Issue, read_issue, read_log
@@ -57,6 +58,7 @@ class FixJob:
         self.ledger = EvidenceLedger()
         self.recording: Recording | None = None
         self._listener = listener
+        self._telemetry = RunTelemetry(options.model)
         self._stage: Stage | None = None
         self._reproduction: Reproduction | None = None
         self._phase_now = ""
@@ -99,11 +101,19 @@ class FixJob:
                     self.result.note(note)
                 await self._close(self._stage)
 
+    def measured(self) -> None:
+        """Sends the measurements of the run, when its verdict is known; trouble with that is a note."""
+        problem = self._telemetry.finish(self.result.status, self.result.timings_s)
+        if problem:
+            self.result.note(problem)
+
     async def _phases(self, run: RunDirectory) -> None:
         issue = read_issue(self.options.issue)
         log = read_log(self.options.log)
         with self._phase("set_up", "Set up"):
             load_model(self.options.model)  # a wrong name should not cost a set-up
+            self._telemetry = open_telemetry(self.options.model)
+            self.ledger.listen(self._telemetry.evidence)
             self._stage = stage = await set_the_stage(self.options, run, self.ledger, self._tell)
             self._describe(stage)
             self._record(stage, issue)
@@ -163,7 +173,7 @@ class FixJob:
         outcome = await do_the_work(
             self.options, stage, reproduction, self.ledger, self.attempts,
             issue=issue, log=log, deadline=self._work_until, session=self.recording.session,
-            emit=self._listener, tell=self._tell,
+            emit=self._listener, tell=self._tell, telemetry=self._telemetry,
         )  # fmt: skip
         self.result.claimed = outcome.final_text
         self.result.steps = outcome.steps

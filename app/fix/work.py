@@ -17,6 +17,7 @@ from ..agent.permissions import Permissions
 from ..agent.prompts import delimited, opening
 from ..evidence import EvidenceLedger
 from ..sessions import SessionWriter
+from ..telemetry import RunTelemetry
 from ..tools.base import ToolContext
 from ..tools.registry import default_tools
 from ..tools.repair import INTERRUPTED, SCRATCH
@@ -119,6 +120,7 @@ async def do_the_work(
     session: SessionWriter,
     emit: Listener,
     tell: Callable[[str, str], None],
+    telemetry: RunTelemetry,
 ) -> AgentOutcome:
     """Runs the agent on the stage."""
     model = load_model(options.model)
@@ -139,9 +141,16 @@ async def do_the_work(
         # From here on the model acts: what it does to files that no patch holds is undone for the proof.
         await stage.workspace.mark_unrecorded()
         await recall(context, reproduction.before, reproduction.flaky)
+        tools = default_tools()
+        telemetry.offered(tool.name for tool in tools)
+
+        def on_event(event: AgentEvent) -> None:
+            telemetry.agent_event(event)
+            _show(event, attempts, emit, tell)
+
         agent = Agent(
             model,
-            default_tools(),
+            tools,
             context,
             session=session,
             limits=[
@@ -151,7 +160,7 @@ async def do_the_work(
                 LoopGuard(),
             ],
             permissions=Permissions.for_sandbox(stage.sandbox.describe()),
-            on_event=lambda event: _show(event, attempts, emit, tell),
+            on_event=on_event,
         )
         messages = opening(
             _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
