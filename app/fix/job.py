@@ -22,6 +22,7 @@ from ..repo.cilog import read_ci_log
 from ..repo.testing.report import summary_line
 from ..repo.testing.testrun import TestRun
 from .events import JobEvent, Listener
+from .extras import check_extras
 from .from_issue import reproduce_from_issue
 from .intake import Issue, read_issue, read_log
 from .options import FixOptions
@@ -104,6 +105,7 @@ class FixJob:
         log = read_log(self.options.log)
         with self._phase("set_up", "Set up"):
             load_model(self.options.model)  # a wrong name should not cost a set-up
+            check_extras(self.options)
             self._stage = stage = await set_the_stage(self.options, run, self.ledger, self._tell)
             self._describe(stage)
             self._record(stage, issue)
