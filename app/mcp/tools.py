@@ -64,12 +64,12 @@ class McpTool:
         if context.deadline is not None:
             limit = min(limit, max(1.0, context.deadline - time.monotonic()))
 
-        async def progress(done: float, total: float | None, message: str | None) -> None:
-            text = visible(message or f"{done:g}" + (f" of {total:g}" if total else ""))[0][:200]
-            context.progress(Progress("mcp", text, min(1.0, done / total) if total else None))
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            text = visible(message or f"{progress:g}" + (f" of {total:g}" if total else ""))[0][:200]
+            context.progress(Progress("mcp", text, min(1.0, progress / total) if total else None))
 
         raw = await self._connection.call(
-            self._remote, arguments.values, timeout_s=limit, on_progress=progress
+            self._remote, arguments.values, timeout_s=limit, on_progress=told
         )
         return tool_result(raw, context.keep)
 
