@@ -210,10 +210,10 @@ def _task(issue: Issue, log: str) -> str:
 
 def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
     environment = stage.environment
-    facts = [
-        f"tests run with {stage.tests.adapter.name}, Python {'.'.join(map(str, environment.version))}, "
-        f"at {stage.sandbox.spec.workdir}",
-    ]
+    language = (
+        f"Python {'.'.join(map(str, environment.version))}" if environment.python else environment.origin
+    )
+    facts = [f"tests run with {stage.tests.adapter.name}, {language}, at {stage.sandbox.spec.workdir}"]
     if reproduction.added:
         facts.append(
             f"all tests passed; {reproduction.added} was made of the issue's text and shows the problem."

@@ -68,9 +68,7 @@ class McpTool:
             text = visible(message or f"{progress:g}" + (f" of {total:g}" if total else ""))[0][:200]
             context.progress(Progress("mcp", text, min(1.0, progress / total) if total else None))
 
-        raw = await self._connection.call(
-            self._remote, arguments.values, timeout_s=limit, on_progress=told
-        )
+        raw = await self._connection.call(self._remote, arguments.values, timeout_s=limit, on_progress=told)
         return tool_result(raw, context.keep)
 
 
