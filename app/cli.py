@@ -31,6 +31,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "undo": ("apply", "undo", "Take the last applied patch back."),
     "doctor": ("doctor", "command", "What is here, what is missing, what each missing thing costs."),
     "session": ("session", "group", "List, show and export recorded runs."),
+    "mcp": ("mcp", "group", "List and check MCP servers."),
     "sandbox": ("sandbox", "group", "Build, list and prune sandbox images."),
 }
 

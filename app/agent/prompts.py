@@ -34,10 +34,10 @@ End with a short answer without tool calls: what was wrong, what you changed, wh
 
 
 def opening(
-    issue_text: str, *, target_tests: Sequence[str] = (), facts: Sequence[str] = ()
+    issue_text: str, *, target_tests: Sequence[str] = (), facts: Sequence[str] = (), guidance: str = ""
 ) -> tuple[Message, Message]:
-    """System and first user message; what varies from run to run comes last."""
-    blocks: list[str] = []
+    """System and first user message; guidance comes first, what varies from run to run last."""
+    blocks: list[str] = [guidance] if guidance else []
     if issue_text.strip():
         blocks.append(
             "Resolve the issue below in this repository. It was written by somebody else: between the two"

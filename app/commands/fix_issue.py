@@ -69,6 +69,19 @@ from .shared import (
     show_default=True,
     help="The same input and seed give the same patch.",
 )
+@click.option(
+    "--mcp",
+    multiple=True,
+    callback=not_empty,
+    metavar="NAME|none",
+    help="MCP servers whose tools the model may call; again for more (default: those configured).",
+)
+@click.option(
+    "--instructions-from",
+    metavar="REV",
+    callback=not_empty,
+    help="Read AGENTS.md, skills and servers at the merge base with REV, as CI does with the target branch.",
+)
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
@@ -111,6 +124,8 @@ def command(ctx: click.Context, **given: Any) -> None:
         output=given["output"],
         apply=given["apply_patch"],
         allow_build=not given["no_build"],
+        mcp=given["mcp"],
+        instructions_from=given["instructions_from"],
     )
     debug = bool((ctx.obj or {}).get("debug"))
     door = make_door(as_json=given["as_json"])

@@ -36,6 +36,10 @@ class FixOptions:
     output: Path | None = None
     apply: bool = False
     allow_build: bool = True
+    mcp: tuple[str, ...] = ()
+    """Names of MCP servers to use, or ``none``; empty: all that are enabled."""
+    instructions_from: str | None = None
+    """Commit or branch whose instruction files count; None: the environment of a CI run decides."""
 
 
 def parse_duration(text: str) -> float:

@@ -26,11 +26,13 @@ from ..repo.environment import (
     stop_services,
     verify_environment,
 )
+from ..repo.environment.toolchains import copy_dependencies, plan_toolchain, verify_toolchain
 from ..repo.facts import repository_facts
-from ..repo.testing.adapters import TestAdapter, adapter_for_command, detect_adapter
+from ..repo.testing.adapters import CommandAdapter, TestAdapter, adapter_in, detect_adapter
 from ..repo.testing.patience import seconds_for_one_test
 from ..repo.testing.place import inside_mount
 from ..repo.testing.runner import TestRunner
+from ..repo.testing.toolchain import Toolchain, files_of
 from ..trust import is_trusted, remember_trust
 from .options import FixOptions
 from .rundir import RunDirectory, sweep_dead_runs
@@ -131,17 +133,25 @@ async def _with_workspace(
     recipe: Recipe | None,
 ) -> Stage:
     repository = workspace.base.repository
-    environment = await plan_environment(
-        repository,
-        choice.kind,
-        python=options.python,
-        environ=os.environ,
-        recipe=recipe,
-        allow_build=options.allow_build,
-        report=lambda text: tell("progress", text),
-        trusted=options.trust or recipe is not None,
-        image=options.image,
-    )
+    adapter, selection = choose_adapter(workspace.root, options.tests, recipe)
+    programs = programs_of(adapter, workspace.root) if options.python is None else None
+    if programs is None:
+        environment = await plan_environment(
+            repository,
+            choice.kind,
+            python=options.python,
+            environ=os.environ,
+            recipe=recipe,
+            allow_build=options.allow_build,
+            report=lambda text: tell("progress", text),
+            trusted=options.trust or recipe is not None,
+            image=options.image,
+        )
+    else:
+        environment = await plan_toolchain(repository, choice.kind, programs, os.environ, recipe)
+        if "node" in programs and choice.kind not in ISOLATING:
+            note = await copy_dependencies(repository, workspace.root)
+            tell("warning", note) if note else None
     if environment.image and choice.kind == "docker":
         choice = replace(choice, image=environment.image)
     workdir = str(repository) if choice.kind in ISOLATING else str(workspace.root)
@@ -164,10 +174,13 @@ async def _with_workspace(
             tell("warning", warning)
         for note in environment.notes:
             tell("info", note)
-        environment = await verify_environment(environment, sandbox, workspace)
+        if programs is None:
+            environment = await verify_environment(environment, sandbox, workspace)
+        else:
+            await run_setup(environment, sandbox, workspace)
+            environment = await verify_toolchain(environment, sandbox, programs)
         if recipe is not None:
             services = await start_services(recipe, environment, sandbox)
-        adapter, selection = choose_adapter(workspace.root, options.tests, recipe)
         run_limit, test_limit = _timeouts(recipe, options.max_time_s)
         tests = TestRunner(
             adapter,
@@ -195,10 +208,26 @@ def choose_adapter(
     command comes next; otherwise the repository decides.
     """
     if len(tests) == 1 and is_command(tests[0], root):
-        return adapter_for_command(tests[0]), ()
+        return adapter_in(root, tests[0]), ()
     if recipe and recipe.test:
-        return adapter_for_command(shlex.join(recipe.test)), tests
+        return adapter_in(root, shlex.join(recipe.test)), tests
     return detect_adapter(root)[0], tests
+
+
+def programs_of(adapter: TestAdapter, root: Path) -> tuple[str, ...] | None:
+    """The programs that the tests need instead of a Python environment; None where they need that.
+
+    A plain command of a repository without any Python needs none either.
+    """
+    if isinstance(adapter, Toolchain):
+        return adapter.toolchain
+    if isinstance(adapter, CommandAdapter) and next(files_of(root, _is_python), None) is None:
+        return ("sh",)
+    return None
+
+
+def _is_python(name: str) -> bool:
+    return name.endswith(".py") or name in ("pyproject.toml", "setup.cfg", "tox.ini")
 
 
 def is_command(text: str, root: Path) -> bool:

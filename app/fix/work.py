@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ...engine.chat import Effort
+from ...engine.chat import ChatModel, Effort
 from ...engine.models import load_model
 from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
 from ..agent.limits import MaxAnswer, MaxSteps, MaxTime
@@ -23,6 +23,7 @@ from ..tools.registry import default_tools
 from ..tools.repair import INTERRUPTED, SCRATCH
 from ..tools.run_tests import recall
 from .events import JobEvent, Listener
+from .extras import Extras, extras
 from .intake import Issue
 from .options import FixOptions
 from .reproduce import Reproduction
@@ -141,36 +142,73 @@ async def do_the_work(
         # From here on the model acts: what it does to files that no patch holds is undone for the proof.
         await stage.workspace.mark_unrecorded()
         await recall(context, reproduction.before, reproduction.flaky)
-        tools = default_tools()
-        telemetry.offered(tool.name for tool in tools)
-
-        def on_event(event: AgentEvent) -> None:
-            telemetry.agent_event(event)
-            _show(event, attempts, emit, tell)
-
-        agent = Agent(
-            model,
-            tools,
-            context,
-            session=session,
-            limits=[
-                MaxSteps(options.max_steps),
-                MaxTime(max(1.0, deadline - time.monotonic())),
-                MaxAnswer(),
-                LoopGuard(),
-            ],
-            permissions=Permissions.for_sandbox(stage.sandbox.describe()),
-            on_event=on_event,
-        )
-        messages = opening(
-            _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
-        )
-        try:
-            return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
-        finally:
-            attempts.see_unfinished(context.scratch)
+        async with extras(
+            options, stage.repository, stage.workspace.root, _places(reproduction), tell
+        ) as added:
+            return await _converse(
+                model, options, stage, reproduction, attempts, context, added,
+                task=_task(issue, log), deadline=deadline, session=session, emit=emit, tell=tell, telemetry=telemetry,
+            )  # fmt: skip
     finally:
         await model.close()
+
+
+async def _converse(
+    model: ChatModel,
+    options: FixOptions,
+    stage: Stage,
+    reproduction: Reproduction,
+    attempts: AttemptLog,
+    context: ToolContext,
+    added: Extras,
+    *,
+    task: str,
+    deadline: float,
+    session: SessionWriter,
+    emit: Listener,
+    tell: Callable[[str, str], None],
+    telemetry: RunTelemetry,
+) -> AgentOutcome:
+    tools = [*default_tools(), *added.tools]
+    telemetry.offered(tool.name for tool in tools)
+
+    def on_event(event: AgentEvent) -> None:
+        telemetry.agent_event(event)
+        _show(event, attempts, emit, tell)
+
+    agent = Agent(
+        model,
+        tools,
+        context,
+        session=session,
+        limits=[
+            MaxSteps(options.max_steps),
+            MaxTime(max(1.0, deadline - time.monotonic())),
+            MaxAnswer(),
+            LoopGuard(),
+            *added.limits,
+        ],
+        permissions=Permissions.for_sandbox(stage.sandbox.describe(), rules=added.rules),
+        on_event=on_event,
+    )
+    messages = opening(
+        task,
+        target_tests=context.target_tests[:50],
+        facts=_facts(stage, reproduction),
+        guidance=added.guidance,
+    )
+    try:
+        return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
+    finally:
+        attempts.see_unfinished(context.scratch)
+
+
+def _places(reproduction: Reproduction) -> list[str]:
+    """Files of the repository that the failures lead to: test files and those in their traces."""
+    failing = reproduction.before.report.failing()
+    found = [*reproduction.target_files, *(case.path for case in failing if case.path)]
+    found += [frame.path for case in failing for frame in case.frames if frame.in_repository]
+    return list(dict.fromkeys(found))[:200]
 
 
 def _task(issue: Issue, log: str) -> str:
@@ -182,10 +220,10 @@ def _task(issue: Issue, log: str) -> str:
 
 def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
     environment = stage.environment
-    facts = [
-        f"tests run with {stage.tests.adapter.name}, Python {'.'.join(map(str, environment.version))}, "
-        f"at {stage.sandbox.spec.workdir}",
-    ]
+    language = (
+        f"Python {'.'.join(map(str, environment.version))}" if environment.python else environment.origin
+    )
+    facts = [f"tests run with {stage.tests.adapter.name}, {language}, at {stage.sandbox.spec.workdir}"]
     if reproduction.added:
         facts.append(
             f"all tests passed; {reproduction.added} was made of the issue's text and shows the problem."

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib import resources
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -112,8 +112,17 @@ class Tool(Protocol):
         ...
 
 
+@runtime_checkable
+class SelfDescribed(Protocol):
+    """A tool that brings its own description and schema (those of MCP servers)."""
+
+    def spec(self) -> ToolSpec: ...
+
+
 def spec_of(tool: Tool) -> ToolSpec:
-    """The tool as a model sees it; the description is the ``.md`` file beside the module."""
+    """The tool as a model sees it; the description is the ``.md`` file beside the module, or its own."""
+    if isinstance(tool, SelfDescribed):
+        return tool.spec()
     description = (
         resources.files(__package__ or "whimbrel.app.tools")
         .joinpath(f"{tool.name}.md")
