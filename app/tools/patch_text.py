@@ -6,7 +6,7 @@ Line counts in hunk headers are taken as a help, not as truth: models get them w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -180,6 +180,11 @@ class _UnifiedReader:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
+        self._old_left = self._new_left = 0
+        """Lines that the header of the present hunk still announces."""
+
+    def _wanting(self) -> bool:
+        return self._old_left > 0 or self._new_left > 0
 
     def files(self) -> list[FilePatch]:
         found: list[FilePatch] = []
@@ -189,7 +194,7 @@ class _UnifiedReader:
             if line.startswith("diff --git "):
                 git = FilePatch("update", "")
                 found.append(git)
-            elif line.startswith("GIT binary patch") or line.startswith("Binary files "):
+            elif line.startswith(("GIT binary patch", "Binary files ")):
                 raise ToolError("the patch holds binary content, which this tool does not apply")
             elif line.startswith("--- ") and self._peek().startswith("+++ "):
                 if git is None or git.hunks:
@@ -264,47 +269,47 @@ class _UnifiedReader:
         header = _HUNK.match(line)
         self._at += 1
         hunk = Hunk()
-        old_left = new_left = 0
+        self._old_left = self._new_left = 0
         if header is not None:
-            old_left = int(header[2]) if header[2] is not None else 1
-            new_left = int(header[4]) if header[4] is not None else 1
+            self._old_left = int(header[2]) if header[2] is not None else 1
+            self._new_left = int(header[4]) if header[4] is not None else 1
             # With no old lines the number is that of the line before.
-            hunk.line = int(header[1]) + (0 if old_left else 1)
+            hunk.line = int(header[1]) + (0 if self._old_left else 1)
         previous = ""
-        for kind, rest in self._lines_of_hunk(lambda: old_left > 0 or new_left > 0):
+        for kind, rest in self._lines_of_hunk():
             if kind == "\\":
                 hunk.old_open = hunk.old_open or previous in " -"
                 hunk.new_open = hunk.new_open or previous in " +"
                 continue
             if kind in " -":
                 hunk.old.append(rest)
-                old_left -= 1
+                self._old_left -= 1
             if kind in " +":
                 hunk.new.append(rest)
-                new_left -= 1
+                self._new_left -= 1
             previous = kind
         if not hunk.old and not hunk.new:
             raise _bad(self._at, line, "the hunk has no lines")
         return hunk
 
-    def _lines_of_hunk(self, wanting: Callable[[], bool]) -> Iterator[tuple[str, str]]:
+    def _lines_of_hunk(self) -> Iterator[tuple[str, str]]:
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if line.startswith(("diff --git ", "@@")):
                 return
-            if line.startswith("--- ") and self._peek().startswith("+++ ") and not wanting():
+            if line.startswith("--- ") and self._peek().startswith("+++ ") and not self._wanting():
                 return
             kind = line[:1]
             if kind == "":
                 # A blank context line that lost its space; after the announced lines it is none.
-                if not wanting() or self._at == len(self._lines) - 1:
+                if not self._wanting() or self._at == len(self._lines) - 1:
                     return
                 kind = " "
             if kind not in " -+\\":
-                if wanting():
+                if self._wanting():
                     raise _bad(self._at + 1, line, "lines of a hunk begin with a space, - or +")
                 return
-            if line == "-- " and not wanting():
+            if line == "-- " and not self._wanting():
                 return  # the signature of a mailed patch
             self._at += 1
             yield kind, line[1:]

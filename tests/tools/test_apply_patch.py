@@ -135,7 +135,10 @@ async def test_a_write_that_fails_midway_puts_back_what_was_written_before_it(ma
         "*** Delete File: old.txt",
         "*** Update File: run.sh", "-echo 1", "+echo " + "x" * 100_000,
     )  # fmt: skip
-    with files_of_at_most(50_000), pytest.raises(ToolError, match="run.sh cannot be written: File too large"):
+    with (
+        files_of_at_most(50_000),
+        pytest.raises(ToolError, match=r"run\.sh cannot be written: File too large"),
+    ):
         await apply(context, patch)
     assert await context.workspace.snapshot() == before
     assert not [path for path in context.workspace.root.rglob("*.tmp") if ".git" not in path.parts]
