@@ -115,8 +115,10 @@ class ToolContext:
     """Asks the person; None where nobody can be asked. Set by interactive doors."""
     sees_images: Callable[[], bool | None] = _not_known
     """Whether the model takes images; None = not known. Set by the agent."""
+    call_id: str = ""
+    """Of the call that is running."""
     children: Children | None = None
-    """Runs sub-agents; None inside one. Set by the agent."""
+    """Runs sub-agents. Set by the agent."""
     scratch: dict[str, Any] = field(default_factory=dict[str, Any])
     """Per-run memory of tools (files read with their hashes, baseline report...), keyed by tool name."""
 

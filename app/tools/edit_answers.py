@@ -143,8 +143,8 @@ def ambiguous_hunk(path: str, places: Sequence[int], *, tolerant: bool = False) 
     listed = ", ".join(map(str, places[:_MAX_LISTED]))
     how = " when white space is ignored" if tolerant else ""
     said = (
-        f"The lines of the hunk are in {printable(path)} {len(places)} times{how}, at lines {listed}: give more"
-        " unchanged lines around the change, or a @@ line with the def or class above it."
+        f"The lines of the hunk are in {printable(path)} {len(places)} times{how}, at lines {listed}: give"
+        " more unchanged lines around the change, or a @@ line with the def or class above it."
     )
     return _refusal(path, "ambiguous", said, lines=list(places[:_MAX_LISTED]))
 

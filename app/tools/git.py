@@ -234,7 +234,8 @@ class _Question:
             return ToolResult(text.rstrip("\n") or "(empty)", data | more)
         handle = self._context.keep(text.encode(), "text/plain")
         cut = text[:MAX_TEXT_CHARS].rpartition("\n")[0] or text[:MAX_TEXT_CHARS]
-        gap = f"\n[... {len(text) - len(cut)} of {len(text)} characters not shown; all of it: artifact:{handle}]"
+        hidden = f"{len(text) - len(cut)} of {len(text)} characters not shown"
+        gap = f"\n[... {hidden}; all of it: artifact:{handle}]"
         return ToolResult(cut + gap, data | more | {"artifact": handle}, artifacts=(handle,))
 
 

@@ -128,7 +128,7 @@ def _top_files(context: ToolContext) -> dict[str, str]:
     except OSError:
         return {}
     try:
-        names = os.listdir(directory)
+        names = os.listdir(directory)  # noqa: PTH208 - a descriptor
     finally:
         os.close(directory)
     texts = {
