@@ -154,6 +154,20 @@ class UsageTotals(Frozen):
         }
         return self.model_copy(update=reported | missing)
 
+    def joined(self, other: UsageTotals) -> UsageTotals:
+        """The sums of both: a run and what ran inside it."""
+        names = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd")
+        reported = {
+            name: (getattr(self, name) or 0) + (getattr(other, name) or 0)
+            for name in names
+            if getattr(self, name) is not None or getattr(other, name) is not None
+        }
+        return UsageTotals(
+            **reported,
+            steps_without_usage=self.steps_without_usage + other.steps_without_usage,
+            estimated_tokens=self.estimated_tokens + other.estimated_tokens,
+        )
+
     @property
     def tokens(self) -> int:
         """Input and output, estimated where an endpoint does not tell."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ...engine.chat import (
     Finished,
     FinishReason,
+    ImagePart,
     Message,
     OpaquePart,
     OpaqueReceived,
@@ -26,10 +27,17 @@ from ...engine.chat import (
     Usage,
 )
 from ...sandbox.base.secrets import redact, redact_json
-from ..sessions import SessionWriter
 
 UNNAMED = "unnamed_tool"
 """Stands in the history for a call without a name: endpoints refuse an empty one."""
+
+
+class EventLog(Protocol):
+    """Where a run is recorded: a session, or a sub-agent's part of one."""
+
+    def append(self, kind: str, payload: Any) -> int:
+        """Stores an event and returns its number."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -129,7 +137,7 @@ class StepBuilder:
 class History:
     """Messages of a run, mirrored to the session as they are appended."""
 
-    def __init__(self, session: SessionWriter, messages: Iterable[Message]) -> None:
+    def __init__(self, session: EventLog, messages: Iterable[Message]) -> None:
         self._session = session
         self.messages: list[Message] = []
         self._open: dict[str, ToolCallPart] = {}
@@ -154,6 +162,18 @@ class History:
         for result in results:
             self.append(Message(role="tool", parts=(result,)))
         return results
+
+
+def image_message(shown: Iterable[tuple[str, tuple[ImagePart, ...]]]) -> Message | None:
+    """The user message with the images of a step's results ((tool, images) each), or None without any.
+
+    Tool messages are text only in the protocols, so images follow once all results are there.
+    """
+    parts: list[Part] = []
+    for name, images in shown:
+        if images:
+            parts += [TextPart(text=f"What the {name} call above was asked to show:"), *images]
+    return Message(role="user", parts=tuple(parts)) if parts else None
 
 
 def check_call(part: ToolCallPart, *, truncated: bool) -> Call:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ...engine.chat import ChatModel, Effort, Message, StepDiscarded
@@ -19,8 +19,8 @@ from ...sandbox.base.errors import (
     ModelError,
     WhimbrelError,
 )
-from ..sessions import SessionWriter
 from ..tools.base import Tool, ToolContext, spec_of
+from .children import Children
 from .cleaning import StreamCleaner
 from .denials import Denials
 from .events import (
@@ -33,7 +33,7 @@ from .events import (
     ToolFinished,
     UsageTotals,
 )
-from .history import History, StepBuilder
+from .history import EventLog, History, StepBuilder, image_message
 from .limits import Limit, RunState, out_of_time
 from .permissions import Permissions
 from .signals import cancellation
@@ -67,7 +67,7 @@ class Agent:
         tools: Sequence[Tool],
         context: ToolContext,
         *,
-        session: SessionWriter,
+        session: EventLog,
         limits: Sequence[Limit],
         permissions: Permissions,
         on_event: Callable[[AgentEvent], None],
@@ -77,6 +77,8 @@ class Agent:
         """Set when ``run`` ends in any way, also by cancellation."""
         self._model = model
         self._specs = [spec_of(tool) for tool in tools]
+        self._children = Children(model, tools, permissions, ask, session, limits)
+        context = replace(context, sees_images=lambda: model.capabilities.images, children=self._children)
         self._context = context
         self._session = session
         self._limits = limits
@@ -94,6 +96,7 @@ class Agent:
             asyncio.CancelledError: everything running was ended and recorded before.
         """
         state = RunState(deadline=self._context.deadline, notice=lambda text: self._emit(Notice(text=text)))
+        self._children.begin(state, effort, seed)
         history = History(self._session, messages)
         text, error = "", WhimbrelError("the run ended by an internal error")
         try:
@@ -138,6 +141,9 @@ class Agent:
             record = partial(self._record, history, answered)
             await self._calls.run(step.calls, state.deadline, record)
             self._denials.after_step(answered)
+            shown = image_message((one.result.name, one.images) for one in answered)
+            if shown is not None:
+                history.append(shown)
 
     async def _ask_model(self, history: History, state: RunState, effort: Effort, seed: int) -> StepBuilder:
         """Streams one step into a builder; the deadline of the run cuts it."""

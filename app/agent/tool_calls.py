@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...engine.chat import ToolResultPart
+from ...engine.chat import ImagePart, ToolResultPart
 from ...sandbox.base.errors import WhimbrelError
 from ..tools.base import PermissionClass, Progress, Tool, ToolArguments, ToolContext, ToolResult
 from .events import (
@@ -51,6 +51,8 @@ class Answered:
     result: ToolResultPart
     denied: str = ""
     """Why it was not allowed, or empty."""
+    images: tuple[ImagePart, ...] = ()
+    """For the model, in a message of their own."""
 
 
 class ToolCalls:
@@ -149,7 +151,7 @@ class ToolCalls:
                 )
             )
 
-        context = replace(self._context, progress=progress, deadline=deadline)
+        context = replace(self._context, progress=progress, deadline=deadline, call_id=call.part.id)
         left = None if deadline is None else max(0.0, deadline - time.monotonic()) + DEADLINE_GRACE_S
         limit = asyncio.timeout(left)
         try:
@@ -216,7 +218,7 @@ class ToolCalls:
             is_error=result.is_error,
         )
         self._emit(ToolFinished.of(part, duration_s))
-        return Answered(call, permission, part)
+        return Answered(call, permission, part, images=result.images)
 
 
 def parse_arguments(model: type[ToolArguments], values: dict[str, Any]) -> ToolArguments:

@@ -49,6 +49,8 @@ from .shared import (
     help="How hard a remote model thinks; changes nothing for embedded.",
 )
 @sandbox_options
+@click.option("--web", is_flag=True, help="Let the model read public web pages (web_fetch).")
+@click.option("--no-lint", is_flag=True, help="Do not run the project's linter or type checker after edits.")
 @click.option(
     "--max-steps",
     type=click.IntRange(1, 10_000),
@@ -116,6 +118,8 @@ def command(ctx: click.Context, **given: Any) -> None:
         sandbox=given["sandbox"],
         image=given["image"],
         network=given["network"],
+        web=given["web"],
+        lint=not given["no_lint"],
         max_time_s=given["max_time"],
         spent_s=process_age_s(),
         max_steps=given["max_steps"],

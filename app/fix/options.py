@@ -26,6 +26,10 @@ class FixOptions:
     sandbox: str = "auto"
     image: str | None = None
     network: bool = False
+    web: bool = False
+    """Whether the model may read public web pages."""
+    lint: bool = True
+    """Whether the project's own linter or type checker looks at each edit."""
     max_time_s: float = 1800.0
     spent_s: float = 0.0
     """Seconds of it that were over when the job began: starting the program takes a while, too."""

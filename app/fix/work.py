@@ -9,12 +9,14 @@ from typing import Any, cast
 
 from ...engine.chat import ChatModel, Effort
 from ...engine.models import load_model
+from ..agent.children import CHILD_EVENT
 from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
 from ..agent.limits import MaxAnswer, MaxSteps, MaxTime
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
-from ..agent.permissions import Permissions
+from ..agent.permissions import Decision, Permissions, Rule
 from ..agent.prompts import delimited, opening
+from ..agent.strategy import Strategy
 from ..evidence import EvidenceLedger
 from ..sessions import SessionWriter
 from ..telemetry import RunTelemetry
@@ -30,6 +32,7 @@ from .reproduce import Reproduction
 from .result import FixResult
 from .stage import Stage
 
+_WEB_ALLOWED = Rule(Decision.ALLOW, tool="web_fetch", reason="--web allows it")
 MAX_LOG_CHARS = 20_000
 """Of a CI log shown to a model: its end, where runners put what failed."""
 
@@ -51,13 +54,14 @@ class AttemptLog:
             self.located = list(data["locations"])[:20]
         elif event.name == "repair" and data.get("status"):
             self._see_repair(data)
-        elif event.name == "edit" and not event.is_error and data.get("path"):
-            self.attempts.append(
-                {
-                    "name": f"edit {len(self.attempts) + 1}",
-                    "summary": f"{data['path']} ({data.get('strategy', '')})",
-                }
-            )
+        elif event.name in ("edit", "multi_edit", "write", "apply_patch") and not event.is_error:
+            changed = [data] if data.get("path") else cast("list[dict[str, Any]]", data.get("files") or [])
+            for file in changed:
+                how = (
+                    file.get("strategy") or ", ".join(file.get("strategies") or []) or file.get("action", "")
+                )
+                name = f"edit {len(self.attempts) + 1}"
+                self.attempts.append({"name": name, "summary": f"{file['path']} ({how})"})
 
     def see_unfinished(self, scratch: Mapping[str, Any]) -> None:
         """What a search had found when it was cut off; ``scratch`` is the tools' memory."""
@@ -138,6 +142,7 @@ async def do_the_work(
             issue_text=issue.text,
             target_tests=(*reproduction.targets, *reproduction.target_files),
             max_candidates=options.max_candidates,
+            lint=options.lint,
         )
         # From here on the model acts: what it does to files that no patch holds is undone for the proof.
         await stage.workspace.mark_unrecorded()
@@ -169,7 +174,7 @@ async def _converse(
     tell: Callable[[str, str], None],
     telemetry: RunTelemetry,
 ) -> AgentOutcome:
-    tools = [*default_tools(), *added.tools]
+    tools = [*default_tools(web=options.web), *added.tools]
     telemetry.offered(tool.name for tool in tools)
 
     def on_event(event: AgentEvent) -> None:
@@ -186,9 +191,12 @@ async def _converse(
             MaxTime(max(1.0, deadline - time.monotonic())),
             MaxAnswer(),
             LoopGuard(),
+            Strategy([tool.name for tool in tools]),
             *added.limits,
         ],
-        permissions=Permissions.for_sandbox(stage.sandbox.describe(), rules=added.rules),
+        permissions=Permissions.for_sandbox(
+            stage.sandbox.describe(), rules=[*([_WEB_ALLOWED] if options.web else ()), *added.rules]
+        ),
         on_event=on_event,
     )
     messages = opening(
@@ -237,6 +245,10 @@ def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
 def _show(event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callable[[str, str], None]) -> None:
     if isinstance(event, ToolFinished):
         attempts.see(event)
+    elif isinstance(event, ToolProgress) and event.phase == CHILD_EVENT:
+        inner = cast("dict[str, Any]", event.data or {})
+        if inner.get("kind") == "tool_finished":
+            attempts.see(ToolFinished.model_validate(inner))
     emit(JobEvent("agent", data=event.model_dump()))
     if isinstance(event, ToolProgress):
         tell("progress", event.text)

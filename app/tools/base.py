@@ -8,19 +8,22 @@ parse the text), artifact handles and an error mark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib import resources
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
-from ...engine.chat import JsonValue, ToolSpec
+from ...engine.chat import ImagePart, JsonValue, ToolSpec
 from ...sandbox.protocol import Sandbox
 from ...sandbox.workspace import Workspace
 from ..evidence import EvidenceLedger
 from ..repo.testing.runner import TestRunner
+
+if TYPE_CHECKING:
+    from ..agent.children import Children
 
 
 class PermissionClass(Enum):
@@ -53,6 +56,17 @@ class ToolResult:
     artifacts: tuple[str, ...] = ()
     """Blob handles of complete outputs (ToolContext.keep)."""
     is_error: bool = False
+    images: tuple[ImagePart, ...] = ()
+    """Shown to the model in a user message after the results of the step: tool messages hold text only."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a model wants to know from the person."""
+
+    text: str
+    options: tuple[str, ...] = ()
+    """Answers to choose from; the person may write another one."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,10 @@ class Progress:
 
 def no_progress(_: Progress) -> None:
     """The default listener."""
+
+
+def _not_known() -> bool | None:
+    return None
 
 
 @dataclass
@@ -91,6 +109,16 @@ class ToolContext:
     """Test ids the run should turn green, when known from the start."""
     max_candidates: int | None = None
     """Edits a search may try at most, when the person said so: then no clock of its own ends it."""
+    lint: bool = True
+    """Whether edits are followed by the project's own linter or type checker."""
+    ask: Callable[[Question], Awaitable[str]] | None = None
+    """Asks the person; None where nobody can be asked. Set by interactive doors."""
+    sees_images: Callable[[], bool | None] = _not_known
+    """Whether the model takes images; None = not known. Set by the agent."""
+    call_id: str = ""
+    """Of the call that is running."""
+    children: Children | None = None
+    """Runs sub-agents. Set by the agent."""
     scratch: dict[str, Any] = field(default_factory=dict[str, Any])
     """Per-run memory of tools (files read with their hashes, baseline report...), keyed by tool name."""
 

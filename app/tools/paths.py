@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from ...sandbox.base.errors import ToolError
 from .base import ToolContext
 
-__all__ = ["printable", "workspace_path", "writable_path"]
+__all__ = ["glob_pattern", "printable", "workspace_path", "writable_path"]
 
 _MAX_PATH = 4096
 _MAX_NAME_BYTES = 255
@@ -43,6 +43,21 @@ def writable_path(context: ToolContext, given: str) -> str:
             f"{given} goes through a symbolic link and is not written", hint=f"the file itself is {real}"
         )
     return real
+
+
+def glob_pattern(context: ToolContext, given: str) -> str:
+    """A file pattern relative to the workspace's top; takes absolute ones inside it and ``~``.
+
+    Raises:
+        ToolError: it is none, or names places outside.
+    """
+    if given.startswith(("/", "~")):
+        return _relative(context, given)
+    if not given.strip() or "\0" in given or len(given) > _MAX_PATH:
+        raise ToolError(f"not a file pattern: {given[:60]!r}")
+    if ".." in given.split("/"):
+        raise ToolError(f"{given} leads outside; give a pattern relative to the repository's top")
+    return given.removeprefix("./")
 
 
 def _relative(context: ToolContext, given: str) -> str:
