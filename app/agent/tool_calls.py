@@ -67,6 +67,7 @@ class ToolCalls:
         self._tools = {tool.name: tool for tool in tools}
         self._context = context
         self._permissions = permissions
+        permissions.bind(context)
         self._emit = emit
         self._ask = ask
 
@@ -194,7 +195,7 @@ class ToolCalls:
         answer = await self._ask(request)
         self._emit(PermissionAnswered(request=request, answer=answer))
         if answer.allowed and answer.remember:
-            self._permissions.remember(tool, arguments)
+            self._permissions.remember(tool, arguments, answer.prefix, store=answer.store)
         return "" if answer.allowed else (answer.note or "the person said no")
 
     def _answer(
