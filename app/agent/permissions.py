@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ...sandbox.protocol import SandboxDescription
 from ..permissions.grants import Grants
-from ..permissions.judge import Situation, Verdict, judge_command
+from ..permissions.judge import CommandVerdict, Situation, Verdict, judge_command
 from ..permissions.paths import Access, PathPolicy
 from ..permissions.rules import Decision, Rule
 from ..tools.base import PermissionClass, Tool, ToolContext
@@ -41,7 +41,8 @@ class Permissions:
         self._rules = tuple(rules)
         self._mode = mode
         own = [each for rule in rules for each in rule.path_rules()]
-        self.paths = (paths or PathPolicy()).with_rules(own)
+        self.paths = paths if paths is not None else PathPolicy().with_rules(own)
+        """Path rules; those of ``rules`` are in ``paths`` already when it is given."""
         self._grants = grants or Grants.for_this_run()
         self._isolated = isolated
 
@@ -99,7 +100,7 @@ class Permissions:
         """
         command = _command_of(tool, arguments)
         if command is not None:
-            return self._about_command(tool, command)
+            return self.judge(command, tool.name).verdict
         subject = subject_of(arguments)
         verdict = self._defaults[tool.permission]
         fixed = self._mode == "plan" and tool.permission is not PermissionClass.READ
@@ -140,25 +141,16 @@ class Permissions:
         subject = _command_of(tool, arguments) or subject_of(arguments)
         self._grants.add(tool.name, subject, prefix, store=store)
 
-    def _about_command(self, tool: Tool, command: str) -> Verdict:
-        if self._mode == "plan":
-            return self._defaults[tool.permission]
-        rules = [
-            rule
-            for rule in self._rules
-            if not rule.path and rule.covers_tool(tool.name, tool.permission.value)
-        ]
-        for each in self._grants.prefixes(tool.name):
-            rules.append(Rule(Decision.ALLOW, tool=tool.name, command=each, reason="it was allowed before"))
-        situation = Situation(self._defaults[tool.permission], not self._isolated, self._mode)
-        judged = judge_command(
-            command,
-            rules,
-            self.paths,
-            situation,
-            lambda text: self._grants.holds(tool.name, text),
+    def judge(self, command: str, tool: str = "bash") -> CommandVerdict:
+        """How a command line is understood and what is decided about each part of it."""
+        execute = PermissionClass.EXECUTE
+        rules = [rule for rule in self._rules if not rule.path and rule.covers_tool(tool, execute.value)]
+        for each in self._grants.prefixes(tool):
+            rules.append(Rule(Decision.ALLOW, tool=tool, command=each, reason="it was allowed before"))
+        situation = Situation(self._defaults[execute], not self._isolated, self._mode)
+        return judge_command(
+            command, rules, self.paths, situation, lambda text: self._grants.holds(tool, text)
         )
-        return judged.verdict
 
     def _with_paths(self, tool: Tool, arguments: dict[str, Any], verdict: Verdict) -> Verdict:
         accesses: tuple[Access, ...] = ("read",)

@@ -13,6 +13,8 @@ from .shared import (
     issue_option,
     not_empty,
     path_given,
+    permission_options,
+    permission_rules,
     python_option,
     repository_options,
     sandbox_options,
@@ -69,6 +71,7 @@ from .shared import (
     show_default=True,
     help="The same input and seed give the same patch.",
 )
+@permission_options
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
@@ -86,6 +89,7 @@ def command(ctx: click.Context, **given: Any) -> None:
     if given["commit"] and given["branch"]:
         raise click.UsageError("give --commit or --branch, not both")
     check_sandbox(given)
+    rules = permission_rules(given)
     from ..fix.doors import make_door
     from ..fix.main import run_fix_issue
     from ..fix.options import FixOptions
@@ -111,6 +115,8 @@ def command(ctx: click.Context, **given: Any) -> None:
         output=given["output"],
         apply=given["apply_patch"],
         allow_build=not given["no_build"],
+        rules=rules,
+        permission_mode=given["permission_mode"],
     )
     debug = bool((ctx.obj or {}).get("debug"))
     door = make_door(as_json=given["as_json"])

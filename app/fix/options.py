@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..permissions.rules import Rule
+
 
 @dataclass(frozen=True)
 class FixOptions:
@@ -36,6 +38,9 @@ class FixOptions:
     output: Path | None = None
     apply: bool = False
     allow_build: bool = True
+    rules: tuple[Rule, ...] = ()
+    """Permission rules of the person, from flags and configuration."""
+    permission_mode: str = "default"
 
 
 def parse_duration(text: str) -> float:

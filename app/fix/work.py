@@ -16,6 +16,7 @@ from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Permissions
 from ..agent.prompts import delimited, opening
 from ..evidence import EvidenceLedger
+from ..permissions.grants import Grants
 from ..sessions import SessionWriter
 from ..tools.base import ToolContext
 from ..tools.registry import default_tools
@@ -150,7 +151,13 @@ async def do_the_work(
                 MaxAnswer(),
                 LoopGuard(),
             ],
-            permissions=Permissions.for_sandbox(stage.sandbox.describe()),
+            permissions=Permissions.for_sandbox(
+                stage.sandbox.describe(),
+                rules=options.rules,
+                mode=options.permission_mode,
+                paths=stage.paths,
+                grants=Grants(stage.repository),
+            ),
             on_event=lambda event: _show(event, attempts, emit, tell),
         )
         messages = opening(

@@ -61,6 +61,8 @@ def judge_command(
     Deny beats ask beats allow for each simple command; the whole is as strict as its strictest
     part. ``remembered`` says whether a person agreed to exactly this text before.
     """
+    if situation.mode == "plan":
+        return CommandVerdict(situation.default, (), ())
     parsed = commands_of(text)
     about_commands = [rule for rule in rules if rule.command_pattern]
     general = [rule for rule in rules if not rule.command_pattern]
