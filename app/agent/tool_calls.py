@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from ...engine.chat import ToolResultPart
 from ...sandbox.base.errors import WhimbrelError
 from ..tools.base import PermissionClass, Progress, Tool, ToolArguments, ToolContext, ToolResult
+from ..tools.invisible import flagged
 from .events import (
     AgentEvent,
     Notice,
@@ -31,6 +32,7 @@ from .events import (
 from .history import Call, clean_data, clean_text
 from .limits import out_of_time
 from .permissions import Decision, Permissions, subject_of
+from .prompts import delimited
 
 Ask = Callable[[PermissionRequest], Awaitable[PermissionAnswer]]
 
@@ -201,7 +203,9 @@ class ToolCalls:
     def _answer(
         self, call: Call, permission: PermissionClass | None, result: ToolResult, duration_s: float = 0.0
     ) -> Answered:
-        text, artifacts = clean_text(result.text), result.artifacts
+        text, artifacts = flagged(clean_text(result.text)), result.artifacts
+        if permission is PermissionClass.NETWORK and not result.is_error:
+            text = delimited(text, "WEB")
         if len(text) > MAX_RESULT_CHARACTERS:
             handle = self._context.keep(text.encode("utf-8"), "text/plain")
             half = MAX_RESULT_CHARACTERS // 2

@@ -23,6 +23,7 @@ from ...sandbox.base.files import TextFile
 from ..repo.files import read_regular
 from . import edit_answers as answers
 from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
+from .invisible import real
 from .matching import Span, Strategy, find_spans, splice_mixed
 from .paths import printable, writable_path
 from .read import remember, remembered, similar_names
@@ -57,6 +58,9 @@ class EditTool:
 def _edit(context: ToolContext, path: str, arguments: EditArguments) -> ToolResult:
     data = _load(context.workspace.root, path)
     old, new = _unix(arguments.old), _unix(arguments.new)
+    if data is not None and old != real(old) and old.encode() not in data:
+        # Invisible characters are shown as marks; what is meant are the characters themselves.
+        old, new = real(old), real(new)
     if "\0" in new:
         raise ToolError("new holds a NUL character, which no text file has")
     if data is None:

@@ -64,7 +64,7 @@ _FORMS: tuple[_Form, ...] = (
         for scheme in ("Bearer", "bearer", "Basic", "basic")
     ),
 )
-_STARTS = tuple(form.start for form in _FORMS if form.alone)
+_STARTS = tuple(dict.fromkeys(form.start for form in _FORMS if form.alone))
 _ENDING = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _OPEN_BLOCK = re.compile(r"-----BEGIN (?:(?!-----END [A-Z0-9 ]*-----)[\s\S])*\Z")
 
@@ -137,12 +137,11 @@ def begun(text: str) -> int:
     """How many characters at the end may be a key that goes on in the next piece."""
     ending = _ENDING.search(text)
     if ending is None:
-        dashes = len(text) - len(text.rstrip("-"))
-        return dashes if dashes <= 5 else 0
+        return 0
     word = ending.group()
     if len(word) > _MAX_HELD:
         return 0
-    if any(word.startswith(start) or start.startswith(word) for start in _STARTS) or word.startswith("-----"):
+    if any(word.startswith(start) or start.startswith(word) for start in _STARTS) or "-----BEGIN ".startswith(word):
         return len(word)
     return 0
 

@@ -120,7 +120,9 @@ async def test_a_person_is_asked_once_and_their_answer_remembered_for_exactly_th
         ("one", "network"),
         ("two", "network"),
     ]
-    assert [text for _, text, _ in shop.results()] == ["did one", "did one", "did two"]
+    texts = [text.splitlines() for _, text, _ in shop.results()]
+    assert [lines[1] for lines in texts] == ["did one", "did one", "did two"]
+    assert all(lines[0].startswith("<<<WEB ") for lines in texts)
     assert [event.kind for event in shop.events if event.kind.startswith("permission")] == [
         "permission_asked",
         "permission_answered",
