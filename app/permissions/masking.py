@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...sandbox.base.git import Git
+from ...sandbox.base.secrets import is_secret_name, register
 from ...sandbox.protocol import Mount
 from ...sandbox.workspace import Workspace
 from .paths import PathPolicy, matches
 from .rules import Rule
 
 MAX_MASKS = 64
+_MAX_SETTINGS = 1 << 20
+_SETTING = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*)")
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,13 @@ async def guard_paths(
     own = [each for rule in rules for each in rule.path_rules()]
     policy = PathPolicy().with_rules(own).at(workspace.root, (workdir, str(workspace.base.repository)))
     denied = [path for path in await workspace.files() if not policy.readable(path)]
+    repository = workspace.base.repository
+    tracked = await asyncio.to_thread(_tracked, repository, denied) if denied else set[str]()
+    # Ignored files are not in the copy, but a test or a log may say what is in them.
+    for path in {*denied, *(each.name for each in repository.glob(".env*"))} - tracked:
+        learn_secrets(repository / path)
     if not denied:
         return Guard(policy)
-    tracked = await asyncio.to_thread(_tracked, workspace.base.repository, denied)
     asked_for = {path for path in denied if _by_person(policy, path)}
     covered = [path for path in denied if path not in tracked or path in asked_for]
     policy = replace(policy, in_history=tuple(path for path in denied if path in tracked))
@@ -53,6 +61,26 @@ async def guard_paths(
     empty.chmod(0o444)
     mounts = tuple(Mount(empty, f"{workdir}/{path}") for path in regular)
     return Guard(replace(policy, masked=tuple(regular)), mounts, tuple(notes))
+
+
+def learn_secrets(path: Path) -> None:
+    """Makes the keys in a file of settings (``NAME=value`` lines) secrets of this process.
+
+    Only what looks like a key: values such as ``password`` would tear holes in ordinary text.
+    """
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_SETTINGS:
+            return
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        match = _SETTING.match(line)
+        if match is None or not is_secret_name(match[1]):
+            continue
+        value = match[2].strip().strip("'\"")
+        if len(value) >= 20 or (len(value) >= 12 and re.search(r"\d", value)):
+            register(match[1], value)
 
 
 def _by_person(policy: PathPolicy, path: str) -> bool:
