@@ -32,6 +32,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "doctor": ("doctor", "command", "What is here, what is missing, what each missing thing costs."),
     "session": ("session", "group", "List, show and export recorded runs."),
     "mcp": ("mcp", "group", "List and check MCP servers."),
+    "permissions": ("permissions", "group", "Remembered answers; how a command is understood and judged."),
+    "trust": ("trust", "command", "Agree to what a repository configures, or take that back."),
     "sandbox": ("sandbox", "group", "Build, list and prune sandbox images."),
 }
 

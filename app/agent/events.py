@@ -97,6 +97,10 @@ class PermissionAnswer(Frozen):
     allowed: bool
     remember: bool = False
     """Also for the same tool and subject later in this run."""
+    prefix: str = ""
+    """With ``remember``: for every command this pattern covers (``git log*``) instead."""
+    store: bool = False
+    """With ``remember``: in later runs in this repository, too."""
     note: str = ""
     """Shown to the model with a refusal."""
 

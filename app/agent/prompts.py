@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from ...engine.chat import Message, system, user
+from ..tools.invisible import flagged
 
 SYSTEM = """\
 You are Whimbrel, a careful software engineer who repairs code. You work on a copy of a repository \
@@ -55,5 +56,6 @@ def opening(
 
 def delimited(text: str, label: str = "ISSUE") -> str:
     """Foreign text between marks it cannot contain: their number is derived from the text itself."""
+    text = flagged(text.strip())
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"<<<{label} {mark}\n{text.strip()}\n{label} {mark}>>>"
+    return f"<<<{label} {mark}\n{text}\n{label} {mark}>>>"

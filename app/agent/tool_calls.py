@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from ...engine.chat import ImagePart, ToolResultPart
 from ...sandbox.base.errors import WhimbrelError
 from ..tools.base import PermissionClass, Progress, Tool, ToolArguments, ToolContext, ToolResult
+from ..tools.invisible import flagged
 from .events import (
     AgentEvent,
     Notice,
@@ -31,6 +32,7 @@ from .events import (
 from .history import Call, clean_data, clean_text
 from .limits import out_of_time
 from .permissions import Decision, Permissions, subject_of
+from .prompts import delimited
 
 Ask = Callable[[PermissionRequest], Awaitable[PermissionAnswer]]
 
@@ -69,6 +71,7 @@ class ToolCalls:
         self._tools = {tool.name: tool for tool in tools}
         self._context = context
         self._permissions = permissions
+        permissions.bind(context)
         self._emit = emit
         self._ask = ask
 
@@ -196,13 +199,15 @@ class ToolCalls:
         answer = await self._ask(request)
         self._emit(PermissionAnswered(request=request, answer=answer))
         if answer.allowed and answer.remember:
-            self._permissions.remember(tool, arguments)
+            self._permissions.remember(tool, arguments, answer.prefix, store=answer.store)
         return "" if answer.allowed else (answer.note or "the person said no")
 
     def _answer(
         self, call: Call, permission: PermissionClass | None, result: ToolResult, duration_s: float = 0.0
     ) -> Answered:
-        text, artifacts = clean_text(result.text), result.artifacts
+        text, artifacts = flagged(clean_text(result.text)), result.artifacts
+        if permission is PermissionClass.NETWORK and not result.is_error:
+            text = delimited(text, "WEB")
         if len(text) > MAX_RESULT_CHARACTERS:
             handle = self._context.keep(text.encode("utf-8"), "text/plain")
             half = MAX_RESULT_CHARACTERS // 2

@@ -13,6 +13,8 @@ from .shared import (
     issue_option,
     not_empty,
     path_given,
+    permission_options,
+    permission_rules,
     python_option,
     repository_options,
     sandbox_options,
@@ -84,6 +86,7 @@ from .shared import (
     callback=not_empty,
     help="Read AGENTS.md, skills and servers at the merge base with REV, as CI does with the target branch.",
 )
+@permission_options
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
@@ -101,6 +104,7 @@ def command(ctx: click.Context, **given: Any) -> None:
     if given["commit"] and given["branch"]:
         raise click.UsageError("give --commit or --branch, not both")
     check_sandbox(given)
+    rules = permission_rules(given)
     from ..fix.doors import make_door
     from ..fix.main import run_fix_issue
     from ..fix.options import FixOptions
@@ -130,6 +134,8 @@ def command(ctx: click.Context, **given: Any) -> None:
         allow_build=not given["no_build"],
         mcp=given["mcp"],
         instructions_from=given["instructions_from"],
+        rules=rules,
+        permission_mode=given["permission_mode"],
     )
     debug = bool((ctx.obj or {}).get("debug"))
     door = make_door(as_json=given["as_json"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..permissions.rules import Rule
+
 
 @dataclass(frozen=True)
 class FixOptions:
@@ -44,6 +46,9 @@ class FixOptions:
     """Names of MCP servers to use, or ``none``; empty: all that are enabled."""
     instructions_from: str | None = None
     """Commit or branch whose instruction files count; None: the environment of a CI run decides."""
+    rules: tuple[Rule, ...] = ()
+    """Permission rules of the person, from flags and configuration."""
+    permission_mode: str = "default"
 
 
 def parse_duration(text: str) -> float:

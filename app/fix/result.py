@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...sandbox.base.errors import WhimbrelError
-from ...sandbox.base.secrets import redact_json
+from ...sandbox.base.tokens import mask_json
 from ..version import __version__
 
 SCHEMA_VERSION = 1
@@ -75,6 +75,6 @@ class FixResult:
         return {
             "schema_version": SCHEMA_VERSION,
             "version": __version__,
-            **redact_json(values),
+            **mask_json(values),
             "patch": self.patch,
         }

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...sandbox.base.errors import WhimbrelError
@@ -14,6 +14,8 @@ from ...sandbox.protocol import NetworkPolicy, RunHandle, Sandbox, SandboxSpec
 from ...sandbox.select import Choice, choose_kind, make_sandbox, workspace_owner
 from ...sandbox.workspace import Workspace, find_repository
 from ..evidence import EvidenceLedger
+from ..permissions.masking import guard_paths
+from ..permissions.paths import PathPolicy
 from ..repo.environment import (
     ProjectEnvironment,
     Recipe,
@@ -57,6 +59,8 @@ class Stage:
     selection: tuple[str, ...] = ()
     """Tests the person asked for; empty = all."""
     services: tuple[RunHandle, ...] = ()
+    paths: PathPolicy = field(default_factory=PathPolicy)
+    """What may be read and written, by tools and commands alike."""
 
     async def renew(self) -> None:
         """Replaces the sandbox by a new one of the same kind, set up in the same way.
@@ -157,12 +161,17 @@ async def _with_workspace(
     workdir = str(repository) if choice.kind in ISOLATING else str(workspace.root)
     environment = make_mount_points(environment.at(workdir), workspace.root, workdir)
     helpers = (inside_mount(),) if choice.kind in ISOLATING else ()
+    guard = await guard_paths(
+        workspace, options.rules, workdir=workdir, state_dir=run.logs, isolated=choice.kind in ISOLATING
+    )
+    for note in guard.notes:
+        tell("info", note)
     spec = SandboxSpec(
         workspace=workspace.root,
         workdir=workdir,
         state_dir=run.logs,
         run_id=run.run_id,
-        mounts=(*workspace.mounts(), *environment.mounts, *helpers),
+        mounts=(*workspace.mounts(), *environment.mounts, *helpers, *guard.mounts),
         network=NetworkPolicy.ALLOW if options.network or (recipe and recipe.network) else NetworkPolicy.NONE,
         image=choice.image,
     )
@@ -196,7 +205,9 @@ async def _with_workspace(
         await stop_services(services)
         await sandbox.stop()
         raise
-    return Stage(repository, workspace, choice, environment, sandbox, tests, selection, services)
+    return Stage(
+        repository, workspace, choice, environment, sandbox, tests, selection, services, guard.policy
+    )
 
 
 def choose_adapter(

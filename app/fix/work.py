@@ -18,6 +18,7 @@ from ..agent.permissions import Decision, Permissions, Rule
 from ..agent.prompts import delimited, opening
 from ..agent.strategy import Strategy
 from ..evidence import EvidenceLedger
+from ..permissions.grants import Grants
 from ..sessions import SessionWriter
 from ..telemetry import RunTelemetry
 from ..tools.base import ToolContext
@@ -195,7 +196,11 @@ async def _converse(
             *added.limits,
         ],
         permissions=Permissions.for_sandbox(
-            stage.sandbox.describe(), rules=[*([_WEB_ALLOWED] if options.web else ()), *added.rules]
+            stage.sandbox.describe(),
+            rules=[*options.rules, *([_WEB_ALLOWED] if options.web else ()), *added.rules],
+            mode=options.permission_mode,
+            paths=stage.paths,
+            grants=Grants(stage.repository),
         ),
         on_event=on_event,
     )

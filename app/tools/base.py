@@ -20,6 +20,7 @@ from ...engine.chat import ImagePart, JsonValue, ToolSpec
 from ...sandbox.protocol import Sandbox
 from ...sandbox.workspace import Workspace
 from ..evidence import EvidenceLedger
+from ..permissions.paths import PathPolicy
 from ..repo.testing.runner import TestRunner
 
 if TYPE_CHECKING:
@@ -121,6 +122,12 @@ class ToolContext:
     """Runs sub-agents. Set by the agent."""
     scratch: dict[str, Any] = field(default_factory=dict[str, Any])
     """Per-run memory of tools (files read with their hashes, baseline report...), keyed by tool name."""
+    paths: PathPolicy = field(default_factory=PathPolicy)
+    """Which paths a tool may show (``paths.readable``) and change (``paths.writable``)."""
+
+    def __post_init__(self) -> None:
+        if self.paths.root is None:
+            self.paths = self.paths.at(self.workspace.root, (self.sandbox.spec.workdir,))
 
 
 class Tool(Protocol):

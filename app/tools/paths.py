@@ -21,9 +21,13 @@ def workspace_path(context: ToolContext, given: str) -> str:
     workspace, and ``~``. The last component may not exist yet.
 
     Raises:
-        ToolError: it is no path, or leads outside (also through links) or into ``.git``.
+        ToolError: it is no path, or leads outside (also through links) or into ``.git``, or may not be read.
     """
-    return _real(context, given, _relative(context, given))
+    relative = _relative(context, given)
+    real = _real(context, given, relative)
+    for name in (os.path.normpath(relative), real):
+        context.paths.require_readable(name)
+    return real
 
 
 def writable_path(context: ToolContext, given: str) -> str:
@@ -42,6 +46,7 @@ def writable_path(context: ToolContext, given: str) -> str:
         raise ToolError(
             f"{given} goes through a symbolic link and is not written", hint=f"the file itself is {real}"
         )
+    context.paths.require_writable(real)
     return real
 
 

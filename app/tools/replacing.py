@@ -14,6 +14,7 @@ from ...sandbox.base.files import TextFile
 from . import edit_answers as answers
 from .base import ToolResult
 from .changes import fitting, unix
+from .invisible import real
 from .matching import Span, Strategy, find_spans, splice_mixed
 from .paths import printable
 
@@ -54,6 +55,9 @@ def replace(path: str, data: bytes, wanted: Replacement) -> Replaced | ToolResul
     """
     file = TextFile.from_bytes(Path(printable(path)), data)
     old, new = unix(wanted.old), unix(wanted.new)
+    if old != real(old) and old.encode("utf-8", "surrogatepass") not in data:
+        # Invisible characters are shown as marks; what is meant are the characters themselves.
+        old, new = real(old), real(new)
     if "\0" in new:
         raise ToolError("new holds a NUL character, which no text file has")
     if not old:

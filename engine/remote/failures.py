@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ...sandbox.base.errors import ModelError
-from ...sandbox.base.secrets import redact
+from ...sandbox.base.tokens import mask
 
 MAX_BODY = 64 << 10
 """Characters of an error body that are looked at."""
@@ -68,7 +68,7 @@ class RemoteError(ModelError):
     def __init__(
         self, failure: Failure, message: str, *, retry_after_s: float | None = None, parameter: str = ""
     ) -> None:
-        super().__init__(f"{failure.value}: {redact(message)}", hint=_HINTS.get(failure, ""))
+        super().__init__(f"{failure.value}: {mask(message)}", hint=_HINTS.get(failure, ""))
         self.failure = failure
         self.retry_after_s = retry_after_s
         self.parameter = parameter
