@@ -38,6 +38,13 @@ class TokenAccount:
         # What was not counted yet may be denser than what was: never less than the estimate.
         return tokens + int(sum(added) * max(self._ratio, 1.0))
 
+    def unsure(self, view: Sequence[Message], generation: int) -> int:
+        """The part of ``prompt`` that is our own estimate."""
+        self._sync(view, generation)
+        if self._reported is None:
+            return self._scaled(self._fixed + self._total)
+        return int(sum(self._sizes[self._reported[1] :]) * max(self._ratio, 1.0))
+
     def report(self, view: Sequence[Message], generation: int, usage: Usage | None) -> None:
         """The server counted a prompt of exactly this view (before its answer is appended to it)."""
         if usage is None or usage.input_tokens is None:

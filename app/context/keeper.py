@@ -24,6 +24,8 @@ from .view import ViewPlan
 
 _MARGIN = 64
 """Tokens a chat template may add."""
+_UNSURE = 0.15
+"""Of what the server has not counted yet: how far our estimate of it may be too low."""
 _LEAST_ANSWER = 256
 _MOST_ANSWER = 32_768
 _AGAIN = 0.05
@@ -49,7 +51,6 @@ class ViewedHistory(Protocol):
     @property
     def generation(self) -> int: ...
     def compact(self, plan: ViewPlan) -> None: ...
-    def undo(self) -> bool: ...
 
 
 class ContextKeeper:
@@ -99,6 +100,7 @@ class ContextKeeper:
         if not self._active or window is None:
             return None
         left = window - self._account.prompt(history.view, history.generation) - _MARGIN
+        left -= int(_UNSURE * self._account.unsure(history.view, history.generation))
         return max(_LEAST_ANSWER, min(left, _MOST_ANSWER))
 
     def reported(self, history: ViewedHistory, usage: Usage | None) -> None:
@@ -135,6 +137,8 @@ class ContextKeeper:
         # what is left of it beside the answer).
         least = asked or int(self._learned * (0.9 if window else 1.0))
         self._account.refused(history.view, history.generation, least)
+        if asked is not None and asked <= self._limit():
+            return True  # only the answer had no room: its limit is smaller now
         tokens = max(least, self._account.prompt(history.view, history.generation))
         return await self._compact(history, tokens, "overflow", seed, deadline)
 
@@ -167,7 +171,8 @@ class ContextKeeper:
             # Everything but the open round is recent: then the oldest of it goes all the same.
             tail = opened
         method: Literal["summary", "trimmed"] = "trimmed"
-        problem, plan = "", old.model_copy(update={"head": head, "tail": start})
+        problem, facts = "", self._facts
+        plan = old.model_copy(update={"head": head, "tail": start})
         if tail > start:
             left_out = [shown[index] for index in range(start, tail)]
             facts = self._facts_with(history.messages[start:tail])
@@ -181,16 +186,15 @@ class ContextKeeper:
                 if shown.tokens(plan) > target:
                     bare = "\n\n".join(part for part in (_body(old.summary), record) if part)
                     plan = self._left_out(old, head, tail, _bounded(bare, window))
-            if plan.tail == tail:
-                self._facts = facts
         plan = squeeze(plan, shown, target, opened)
         after = shown.tokens(plan)
-        history.compact(plan)
-        if after >= before and not plan.cuts:
-            history.undo()
+        if after >= before:
             self._stuck_at = before + int(window * _AGAIN)
             return False
         self._stuck_at = after + int(window * _AGAIN)
+        if plan.tail == tail > start:
+            self._facts = facts
+        history.compact(plan)
         self._emit(self._event(method, reason, problem, before, after, plan))
         return True
 
