@@ -116,6 +116,10 @@ class Agent:
         assert self.outcome is not None
         return self.outcome
 
+    def tell(self, event: AgentEvent) -> None:
+        """Records and shows something that happened around the conversation."""
+        self._emit(event)
+
     async def _converse(
         self, history: History, keeper: ContextKeeper, state: RunState, effort: Effort, seed: int
     ) -> str:

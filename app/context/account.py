@@ -87,7 +87,8 @@ _NUMBER = r"(\d[\d,]{2,10})"
 _WINDOW = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"(?:maximum (?:context|model|prompt|input) length|max_model_len|n_ctx|context[ _-](?:length|window|size))"
+        r"(?:maximum (?:context|model|prompt|input) length|max_model_len|n_ctx"
+        r"|context[ _-](?:length|window|size))"
         rf"(?: is| of|:| =|=| limit| \(| exceeded| to)*\s*\(?{_NUMBER}",
         rf"> {_NUMBER} (?:maximum|tokens)",
         rf"{_NUMBER}[ -]token (?:context|limit|window)",

@@ -91,7 +91,7 @@ class ContextKeeper:
     @property
     def window(self) -> int | None:
         """Tokens of prompt plus answer, as far as known."""
-        known = [value for value in (self._settings.window or self._model.context_window, self._learned)]
+        known = self._settings.window or self._model.context_window, self._learned
         return min((value for value in known if value), default=None)
 
     def answer_limit(self, history: ViewedHistory) -> int | None:

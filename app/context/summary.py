@@ -88,7 +88,9 @@ async def summarise(
             async with asyncio.timeout(max(0.0, limit)):
                 text, reason, usage = await _ask(model, prompt, allowed, seed)
         except (ModelError, TimeoutError) as error:
-            return Summary("", f"the model could not be asked ({error or 'no answer in time'})", tuple(usages))
+            return Summary(
+                "", f"the model could not be asked ({error or 'no answer in time'})", tuple(usages)
+            )
         answer = [user(text)]
         usages.append((usage, count(prompt) + count(answer)))
         text = clean(text).strip()

@@ -9,7 +9,16 @@ from typing import Any, cast
 
 from ...engine.chat import Effort
 from ...engine.models import load_model
-from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
+from ..agent.events import (
+    AgentEvent,
+    ContextCompacted,
+    ContextLoaded,
+    Notice,
+    StepStarted,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
 from ..agent.limits import MaxAnswer, MaxSteps, MaxTime
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
@@ -24,6 +33,7 @@ from ..tools.run_tests import recall
 from .events import JobEvent, Listener
 from .intake import Issue
 from .options import FixOptions
+from .preloading import note_context, with_context
 from .reproduce import Reproduction
 from .result import FixResult
 from .stage import Stage
@@ -40,6 +50,7 @@ class AttemptLog:
     attempts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     diffs: dict[str, str] = field(default_factory=dict[str, str])
     search: dict[str, Any] = field(default_factory=dict[str, Any])
+    context: dict[str, Any] = field(default_factory=dict[str, Any])
     explanation: str = ""
     ambiguous: bool = False
 
@@ -104,6 +115,7 @@ class AttemptLog:
 
     def into(self, result: FixResult) -> None:
         result.located, result.attempts, result.search = self.located, self.attempts, self.search
+        result.context = self.context
 
 
 async def do_the_work(
@@ -156,6 +168,7 @@ async def do_the_work(
         messages = opening(
             _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
         )
+        messages = await with_context(options, model, stage, reproduction, issue, messages, agent.tell)
         try:
             return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
         finally:
@@ -190,6 +203,9 @@ def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
 def _show(event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callable[[str, str], None]) -> None:
     if isinstance(event, ToolFinished):
         attempts.see(event)
+    elif isinstance(event, ContextLoaded | ContextCompacted):
+        note_context(event, attempts.context)
+        tell("info", event.text)
     emit(JobEvent("agent", data=event.model_dump()))
     if isinstance(event, ToolProgress):
         tell("progress", event.text)

@@ -32,7 +32,9 @@ def window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHIMBREL_CONTEXT_WINDOW", "16000")
 
 
-def reading(size: int, permission: PermissionClass = PermissionClass.READ, name: str = "read") -> tuple[Any, list[str]]:
+def reading(
+    size: int, permission: PermissionClass = PermissionClass.READ, name: str = "read"
+) -> tuple[Any, list[str]]:
     """A tool that answers with so many characters, and the paths it was asked for."""
     seen: list[str] = []
 
@@ -58,9 +60,7 @@ async def test_hundreds_of_large_results_in_a_16k_window_end_right_and_the_whole
 ) -> None:
     server = Windowed(16_000, rounds(200))
     read, seen = reading(6000)
-    outcome = await shop.play(
-        server, [read], issue=GOAL, validators=[reasoning_replayed("reasoning")]
-    )
+    outcome = await shop.play(server, [read], issue=GOAL, validators=[reasoning_replayed("reasoning")])
     assert outcome.status == "answered" and outcome.final_text == "all read", outcome.error
     assert not server.refused
     assert seen == [f"file{number}" for number in range(200)]
@@ -177,9 +177,7 @@ async def test_a_summary_that_was_cut_is_asked_for_again_with_more_room(shop: Sc
 async def test_nothing_is_run_again_by_a_compaction_and_the_open_round_stays_whole(shop: Scene) -> None:
     run, seen = reading(9000, PermissionClass.EXECUTE, "bash")
     server = Windowed(16_000, rounds(6, name="bash"))
-    outcome = await shop.play(
-        server, [run], issue=GOAL, validators=[reasoning_replayed("reasoning")]
-    )
+    outcome = await shop.play(server, [run], issue=GOAL, validators=[reasoning_replayed("reasoning")])
     assert outcome.status == "answered"
     assert seen == [f"file{number}" for number in range(6)]
     last = server.work_requests[-1].messages
@@ -216,7 +214,9 @@ async def test_a_refusal_teaches_the_window_and_is_answered_by_one_compaction(
     assert outcome.status == "answered", outcome.error
     assert len(server.refused) == 1
     assert shop.of("context_compacted")[0].reason == "overflow"
-    assert "max_tokens" not in server.work_requests[0].body and server.work_requests[-1].body["max_tokens"] > 500
+    assert (
+        "max_tokens" not in server.work_requests[0].body and server.work_requests[-1].body["max_tokens"] > 500
+    )
 
 
 async def test_a_server_that_refuses_again_ends_the_run_with_its_error(
@@ -230,7 +230,11 @@ async def test_a_server_that_refuses_again_ends_the_run_with_its_error(
         if asks_for_summary(request):
             return completion(text="NOTES")
         work.append(request)
-        return completion(calls=[(f"c{len(work)}", "read", {"path": f"f{len(work)}"})]) if len(work) < 6 else full
+        return (
+            completion(calls=[(f"c{len(work)}", "read", {"path": f"f{len(work)}"})])
+            if len(work) < 6
+            else full
+        )
 
     outcome = await shop.play(script, [reading(6000)[0]], issue=GOAL)
     assert outcome.status == "model_error" and "context overflow" in str(outcome.error)
@@ -252,7 +256,7 @@ async def test_a_compaction_can_be_undone_and_what_left_memory_comes_back(shop: 
     history = History(shop.session, [user("goal"), *(user(f"message {number}") for number in range(50))])
     whole = list(history.view)
     history.compact(ViewPlan(head=1, tail=48, summary="short"))
-    assert [message.text() for message in history.view][0] == "goal\n\nshort" and len(history.view) == 4
+    assert history.view[0].text() == "goal\n\nshort" and len(history.view) == 4
     assert history.messages.in_memory == 4 and len(history.messages) == 51
     history.append(user("later"))
     assert history.undo() and not history.undo()

@@ -32,7 +32,9 @@ class Windowed:
         self,
         window: int,
         work: Callable[[int, Request], dict[str, Any]],
-        summary: Callable[[int, Request], dict[str, Any]] = lambda number, request: {"text": f"NOTES {number}."},
+        summary: Callable[[int, Request], dict[str, Any]] = lambda number, request: {
+            "text": f"NOTES {number}."
+        },
     ) -> None:
         self.window = window
         self.refused: list[Request] = []
@@ -61,6 +63,3 @@ class Windowed:
             values = {**values, "text": text[: int(asked * PER_TOKEN)], "finish": "length"}
         spoken = len(json.dumps(values, default=str)) / PER_TOKEN
         return completion(**{"usage": (used, int(spoken)), **values})
-
-
-
