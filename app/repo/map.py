@@ -55,7 +55,7 @@ def build_map(
     mentioned = frozenset(_WORD.findall(text))
     edges, definers = _graph(tags, mentioned)
     rank = _page_rank([each.path for each in tags], edges, seeds)
-    weights = _symbol_weights(tags, edges, rank, definers)
+    weights = _symbol_weights(tags, edges, rank, definers, mentioned)
     ranking = tuple(
         sorted((each.path for each in tags), key=lambda path: (-seeds.get(path, 0.0), -rank[path], path))
     )
@@ -133,6 +133,7 @@ def _symbol_weights(
     edges: _Edges,
     rank: Mapping[str, float],
     definers: Mapping[str, Sequence[str]],
+    mentioned: frozenset[str],
 ) -> dict[tuple[str, str], float]:
     """(file, name) to what flows into it from the files that use it."""
     weights: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -146,6 +147,8 @@ def _symbol_weights(
     for name, places in definers.items():
         for place in places:
             weights[place, name] += 0.01 * rank[place]
+            if name in mentioned:
+                weights[place, name] *= _MENTIONED
     return weights
 
 

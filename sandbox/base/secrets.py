@@ -27,6 +27,7 @@ _PASSWORD_IN_URL = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@", re.
 _NOT_SECRET_NAME = re.compile(r"(?:_file|_path|_dir|_id|_url|_name)$", re.IGNORECASE)
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether an environment variable of this name holds a secret by its name."""
     return bool(_SECRET_NAME.search(name)) and not _NOT_SECRET_NAME.search(name)
