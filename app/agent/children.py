@@ -149,6 +149,16 @@ class _ChildLog:
     def append(self, kind: str, payload: Any) -> int:
         return self.parent.append(CHILD_EVENT, {"call_id": self.call_id, "kind": kind, "event": payload})
 
+    def payload(self, seq: int) -> Any:
+        return self.parent.payload(seq)["event"]
+
+    def keep(self, data: bytes, media: str) -> str:
+        return self.parent.keep(data, media)
+
+    @property
+    def dropped(self) -> int:
+        return self.parent.dropped
+
 
 def _report(event: AgentEvent, progress: Callable[[Progress], None]) -> None:
     """Shows doors what a sub-agent does; its words appear in its answer."""

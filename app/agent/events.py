@@ -25,6 +25,7 @@ from ...engine.chat import (
     ToolResultPart,
     Usage,
 )
+from ..context.view import ViewPlan
 
 
 class StepStarted(Frozen):
@@ -130,6 +131,38 @@ class Notice(Frozen):
     text: str
 
 
+class ContextCompacted(Frozen):
+    """From here on the model is shown less of the conversation; the record keeps all of it."""
+
+    kind: Literal["context_compacted"] = "context_compacted"
+    text: str
+    """One line for the person."""
+    method: Literal["summary", "trimmed"]
+    reason: Literal["threshold", "overflow"]
+    before_tokens: int
+    after_tokens: int
+    """Estimates of the prompt."""
+    view: ViewPlan
+    """What is shown now, in terms of the stored messages."""
+
+
+class ContextLoaded(Frozen):
+    """What the model was given of the repository before it asked for anything."""
+
+    kind: Literal["context_loaded"] = "context_loaded"
+    text: str
+    """One line for the person."""
+    asked: str
+    """auto, map or whole-repo."""
+    mode: str
+    """map, whole-repo or none."""
+    files: tuple[str, ...] = ()
+    """Files whose text (whole-repo) or outline (map) is there."""
+    left_out: int = 0
+    """Source files that are not."""
+    tokens: int = 0
+
+
 class UsageTotals(Frozen):
     """Sums over a run. None means that no step reported the figure, which is not zero."""
 
@@ -207,6 +240,8 @@ AgentEvent = Annotated[
     | PermissionAnswered
     | LimitReached
     | Notice
+    | ContextCompacted
+    | ContextLoaded
     | RunFinished,
     Field(discriminator="kind"),
 ]

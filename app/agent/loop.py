@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ...engine.chat import ChatModel, Effort, Message, StepDiscarded
+from ...engine.chat import ChatModel, Effort, Message, StepDiscarded, Usage
 from ...sandbox.base.errors import (
     BudgetExceeded,
     LoopDetected,
     ModelError,
     WhimbrelError,
 )
+from ..context.facts import hasher
+from ..context.keeper import ContextKeeper
+from ..context.settings import ContextSettings
 from ..tools.base import Tool, ToolContext, spec_of
 from .children import Children
 from .cleaning import StreamCleaner
@@ -33,7 +36,7 @@ from .events import (
     ToolFinished,
     UsageTotals,
 )
-from .history import EventLog, History, StepBuilder, image_message
+from .history import EventLog, History, StepBuilder, clean_text, image_message
 from .limits import Limit, RunState, out_of_time
 from .permissions import Permissions
 from .signals import cancellation
@@ -72,6 +75,7 @@ class Agent:
         permissions: Permissions,
         on_event: Callable[[AgentEvent], None],
         ask: Ask | None = None,
+        window: ContextSettings | None = None,
     ) -> None:
         self.outcome: AgentOutcome | None = None
         """Set when ``run`` ends in any way, also by cancellation."""
@@ -86,6 +90,7 @@ class Agent:
         self._cleaner = StreamCleaner()
         self._calls = ToolCalls(tools, context, permissions, self._emit, ask)
         self._denials = Denials()
+        self._window = window or ContextSettings.from_environ()
 
     async def run(
         self, messages: Sequence[Message], *, effort: Effort = "high", seed: int = 0
@@ -98,9 +103,10 @@ class Agent:
         state = RunState(deadline=self._context.deadline, notice=lambda text: self._emit(Notice(text=text)))
         self._children.begin(state, effort, seed)
         history = History(self._session, messages)
+        keeper = self._keeper(state)
         text, error = "", WhimbrelError("the run ended by an internal error")
         try:
-            text, error = await self._converse(history, state, effort, seed), None
+            text, error = await self._converse(history, keeper, state, effort, seed), None
         except asyncio.CancelledError:
             error = cancellation()
             raise
@@ -113,16 +119,30 @@ class Agent:
         assert self.outcome is not None
         return self.outcome
 
-    async def _converse(self, history: History, state: RunState, effort: Effort, seed: int) -> str:
+    def tell(self, event: AgentEvent) -> None:
+        """Records and shows something that happened around the conversation."""
+        self._emit(event)
+
+    async def _converse(
+        self, history: History, keeper: ContextKeeper, state: RunState, effort: Effort, seed: int
+    ) -> str:
         for limit in self._limits:
             limit.on_start(state)
         retrying = False
         while True:
             for limit in self._limits:
                 limit.before_step(state)
+            await keeper.fit(history, seed=seed, deadline=state.deadline)
             state.step += 1
             # An answer lost in thinking is asked for once more with less thinking, then given up.
-            step = await self._ask_model(history, state, "low" if retrying else effort, seed)
+            depth: Effort = "low" if retrying else effort
+            try:
+                step = await self._ask_model(history, keeper, state, depth, seed)
+            except ModelError as error:
+                # Once: a second refusal of the smaller prompt is the end.
+                if not await keeper.overflowed(history, error, seed=seed, deadline=state.deadline):
+                    raise
+                step = await self._ask_model(history, keeper, state, depth, seed)
             if step.empty:
                 if retrying or step.reason == "content_filter":
                     raise ModelError(f"the model gave no answer (finish reason: {step.reason})")
@@ -145,7 +165,9 @@ class Agent:
             if shown is not None:
                 history.append(shown)
 
-    async def _ask_model(self, history: History, state: RunState, effort: Effort, seed: int) -> StepBuilder:
+    async def _ask_model(
+        self, history: History, keeper: ContextKeeper, state: RunState, effort: Effort, seed: int
+    ) -> StepBuilder:
         """Streams one step into a builder; the deadline of the run cuts it."""
         self._emit(StepStarted(step=state.step, effort=effort))
         step = StepBuilder()
@@ -153,7 +175,13 @@ class Agent:
         clock = asyncio.timeout(left)
         try:
             async with clock:
-                stream = self._model.stream(history.messages, self._specs, effort=effort, seed=seed)
+                stream = self._model.stream(
+                    history.view,
+                    self._specs,
+                    effort=effort,
+                    max_output_tokens=keeper.answer_limit(history),
+                    seed=seed,
+                )
                 async with closing(stream) as events:
                     async for event in events:
                         step.feed(event)
@@ -169,11 +197,24 @@ class Agent:
         finally:
             if not step.finished and step.partial().parts:
                 self._session.append("partial_step", step.partial().model_dump())
-        guess = 0
-        if step.usage is None:
-            guess = self._model.count_tokens([*history.messages, step.partial()], self._specs)
+        guess = keeper.estimate(history, step.partial()) if step.usage is None else 0
+        keeper.reported(history, step.usage)
         state.usage = state.usage.plus(step.usage, guess)
         return step
+
+    def _keeper(self, state: RunState) -> ContextKeeper:
+        def spent(usage: Usage | None, estimate: int) -> None:
+            state.usage = state.usage.plus(usage, estimate)
+
+        return ContextKeeper(
+            self._model,
+            self._specs,
+            settings=self._window,
+            present=hasher(self._context.workspace.root),
+            clean=clean_text,
+            emit=self._emit,
+            spent=spent,
+        )
 
     def _record(self, history: History, results: list[Answered], answered: Answered) -> None:
         """Appends one result, with the remarks of the limits, before anything else can happen."""

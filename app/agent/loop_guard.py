@@ -81,7 +81,7 @@ class LoopGuard(Limit):
         arguments = (
             json.dumps(call.arguments, sort_keys=True) if call.arguments is not None else call.part.arguments
         )
-        same_call = f"{call.part.name} {arguments}"
+        same_call = f"{call.part.name} {_digest(arguments)}"
         answer = _digest(f"{result.is_error} {steady(result.text)}")
         if not result.is_error and permission in (PermissionClass.WRITE, PermissionClass.EXECUTE):
             if same_call not in self._seen:

@@ -50,6 +50,14 @@ from .shared import (
     show_default=True,
     help="How hard a remote model thinks; changes nothing for embedded.",
 )
+@click.option(
+    "--context",
+    type=click.Choice(["auto", "map", "whole-repo"]),
+    default="auto",
+    show_default=True,
+    help="What a remote model gets of the repository in advance; auto: all source files where they fit in"
+    " a quarter of its window, else a map.",
+)
 @sandbox_options
 @click.option("--web", is_flag=True, help="Let the model read public web pages (web_fetch).")
 @click.option("--no-lint", is_flag=True, help="Do not run the project's linter or type checker after edits.")
@@ -119,6 +127,7 @@ def command(ctx: click.Context, **given: Any) -> None:
         trust=given["trust"],
         model=given["model"],
         effort=given["effort"],
+        context=given["context"],
         sandbox=given["sandbox"],
         image=given["image"],
         network=given["network"],

@@ -25,6 +25,8 @@ class FixOptions:
     trust: bool = False
     model: str = "embedded"
     effort: str = "high"
+    context: str = "auto"
+    """What a remote model is given of the repository in advance: auto, map or whole-repo."""
     sandbox: str = "auto"
     image: str | None = None
     network: bool = False

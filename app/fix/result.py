@@ -51,6 +51,8 @@ class FixResult:
     model: str = ""
     effort: str = ""
     seed: int = 0
+    context: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a remote model was given in advance and how often its context was compacted."""
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     steps: int = 0
     search: dict[str, Any] = field(default_factory=dict[str, Any])

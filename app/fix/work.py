@@ -10,7 +10,16 @@ from typing import Any, cast
 from ...engine.chat import ChatModel, Effort
 from ...engine.models import load_model
 from ..agent.children import CHILD_EVENT
-from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
+from ..agent.events import (
+    AgentEvent,
+    ContextCompacted,
+    ContextLoaded,
+    Notice,
+    StepStarted,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
 from ..agent.limits import MaxAnswer, MaxSteps, MaxTime
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
@@ -29,6 +38,7 @@ from .events import JobEvent, Listener
 from .extras import Extras, extras
 from .intake import Issue
 from .options import FixOptions
+from .preloading import note_context, with_context
 from .reproduce import Reproduction
 from .result import FixResult
 from .stage import Stage
@@ -46,6 +56,7 @@ class AttemptLog:
     attempts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     diffs: dict[str, str] = field(default_factory=dict[str, str])
     search: dict[str, Any] = field(default_factory=dict[str, Any])
+    context: dict[str, Any] = field(default_factory=dict[str, Any])
     explanation: str = ""
     ambiguous: bool = False
 
@@ -111,6 +122,7 @@ class AttemptLog:
 
     def into(self, result: FixResult) -> None:
         result.located, result.attempts, result.search = self.located, self.attempts, self.search
+        result.context = self.context
 
 
 async def do_the_work(
@@ -153,7 +165,7 @@ async def do_the_work(
         ) as added:
             return await _converse(
                 model, options, stage, reproduction, attempts, context, added,
-                task=_task(issue, log), deadline=deadline, session=session, emit=emit, tell=tell, telemetry=telemetry,
+                issue=issue, task=_task(issue, log), deadline=deadline, session=session, emit=emit, tell=tell, telemetry=telemetry,
             )  # fmt: skip
     finally:
         await model.close()
@@ -168,6 +180,7 @@ async def _converse(
     context: ToolContext,
     added: Extras,
     *,
+    issue: Issue,
     task: str,
     deadline: float,
     session: SessionWriter,
@@ -210,6 +223,7 @@ async def _converse(
         facts=_facts(stage, reproduction),
         guidance=added.guidance,
     )
+    messages = await with_context(options, model, stage, reproduction, issue, messages, agent.tell)
     try:
         return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
     finally:
@@ -254,6 +268,9 @@ def _show(event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callabl
         inner = cast("dict[str, Any]", event.data or {})
         if inner.get("kind") == "tool_finished":
             attempts.see(ToolFinished.model_validate(inner))
+    elif isinstance(event, ContextLoaded | ContextCompacted):
+        note_context(event, attempts.context)
+        tell("info", event.text)
     emit(JobEvent("agent", data=event.model_dump()))
     if isinstance(event, ToolProgress):
         tell("progress", event.text)

@@ -82,6 +82,19 @@ class SessionWriter:
                 self.dropped += 1
             return self._seq
 
+    def payload(self, seq: int) -> Any:
+        """The payload of an event of this session, as stored; raises KeyError."""
+        with self._lock:
+            try:
+                row = self._connection.execute(
+                    "SELECT payload FROM events WHERE session_id = ? AND seq = ?", (self.id, seq)
+                ).fetchone()
+            except sqlite3.Error as error:
+                raise KeyError(seq) from error
+        if row is None:
+            raise KeyError(seq)
+        return json.loads(row[0])
+
     def evidence(self, row: EvidenceRow) -> None:
         """A listener for the evidence ledger."""
         self.append("evidence", row.to_json())
