@@ -1,4 +1,4 @@
-"""Model strings to models: ``embedded``, ``openai:NAME``, ``vllm:NAME@URL``."""
+"""Model strings to models: ``embedded``, ``openai:NAME``, ``vllm:NAME@URL``, ``deepseek:NAME``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from ..sandbox.base.errors import ConfigError, UsageError
 from .chat import ChatModel
 
-FORMS = "embedded, openai:NAME, openai:NAME@http://host/v1, vllm:NAME@http://host:8000/v1"
+_REMOTE = ("openai", "vllm", "sglang", "llamacpp", "ollama", "deepseek", "kimi-api", "openrouter")
+FORMS = (
+    "embedded, openai:NAME, vllm:NAME@http://host:8000/v1"
+    " (also sglang, llamacpp, ollama, deepseek, kimi-api, openrouter; each with or without @URL)"
+)
 
-_REMOTE = ("openai", "vllm")
 _ADDRESS = re.compile(r"@(?=https?://)")
 _KNOWN_BUT_ABSENT = {
     "llama": "models in process by llama.cpp are not part of this version",
@@ -42,4 +45,8 @@ def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatMo
     from .remote.endpoint import resolve
 
     url = address[0] if address else ""
-    return RemoteModel(resolve(prefix, name.strip(), url, os.environ if environ is None else environ))
+    if environ is not None:
+        return RemoteModel(resolve(prefix, name.strip(), url, environ))
+    from .remote.credentials import stored_key
+
+    return RemoteModel(resolve(prefix, name.strip(), url, os.environ, stored_key))

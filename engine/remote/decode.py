@@ -108,7 +108,9 @@ class StepDecoder:
             if text or self._reasoning_field is None:
                 self._reasoning_field = field
                 self._content = self._content or bool(text)
-                yield from self._text("reasoning", text) if text else [ReasoningDelta(text="", field=field)]
+                yield from self._text("reasoning", text) if text else [
+                    ReasoningDelta(text="", field=field, source=self._provider)
+                ]
             return
 
     def _text(self, channel: str, text: str) -> Iterator[StreamEvent]:
@@ -126,7 +128,8 @@ class StepDecoder:
     def _piece(self, channel: str, text: str) -> StreamEvent:
         if channel == "text":
             return TextDelta(text=text)
-        return ReasoningDelta(text=text, field=self._reasoning_field or REASONING_FIELDS[1])
+        field = self._reasoning_field or REASONING_FIELDS[1]
+        return ReasoningDelta(text=text, field=field, source=self._provider)
 
     def _note_usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):

@@ -34,6 +34,7 @@ class Failure(Enum):
     CONNECTION = "no connection"
     ADDRESS = "no chat server"
     TOO_LARGE = "answer too large"
+    REFUSAL = "refusal"
 
     @property
     def retryable(self) -> bool:
@@ -58,6 +59,7 @@ _HINTS = {
     Failure.RATE_LIMIT: "try again later",
     Failure.OVERLOADED: "try again later",
     Failure.CONNECTION: "is the server running and the address right?",
+    Failure.REFUSAL: "the provider's content rules refuse this request; try another model or provider",
     Failure.ADDRESS: "check the model's address; it usually ends in /v1",
 }
 
@@ -91,7 +93,13 @@ _QUOTA = re.compile(
 _OVERLOADED = re.compile(r"overloaded|capacity|temporarily unavailable|server is busy", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
     r"unsupported|does not support|not supported|unknown|unrecogni[sz]ed|not permitted|unexpected"
-    r"|extra (?:inputs|fields)|invalid",
+    r"|extra (?:inputs|fields)|invalid|not allowed|should be|must be|one of|literal_error",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"content[ _]?(?:policy|filter(?:ed|ing)?\b)|responsible[ _]?ai|usage polic|safety (?:system|polic|filter)"
+    r"|flagged (?:as|by|for)|moderation|prohibited[ _]content|data_inspection_failed|invalid_prompt"
+    r"|high risk",
     re.IGNORECASE,
 )
 
@@ -129,7 +137,9 @@ def classify(
     failure = _failure(status, f"{code} {message}")
     refused = ""
     if failure is Failure.BAD_REQUEST and _UNSUPPORTED.search(f"{code} {message}"):
-        refused = next((name for name in optional if name == parameter or _names(message, name)), "")
+        refused = next(
+            (name for name in optional if name == parameter.partition(".")[0] or _names(message, name)), ""
+        )
         failure = Failure.UNSUPPORTED_PARAMETER if refused else failure
     return RemoteError(failure, shown, retry_after_s=_retry_after(headers or {}), parameter=refused)
 
@@ -147,6 +157,8 @@ def _failure(status: int | None, text: str) -> Failure:
         return Failure.CONTEXT_OVERFLOW
     if status in (None, 400, 402, 403, 429) and (status == 402 or _QUOTA.search(text)):
         return Failure.QUOTA
+    if status in (None, 400, 403, 422, 451) and _REFUSED.search(text):
+        return Failure.REFUSAL
     if status in (401, 403):
         return Failure.AUTH
     if status == 413:
@@ -195,7 +207,8 @@ def _unwrap(body: str) -> tuple[str, str, str]:
         )
         if isinstance(error.get("loc"), list):
             # FastAPI's form: {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs ..."}]}
-            parameter = str(error["loc"][-1])
+            places = [str(place) for place in error["loc"]]
+            parameter = ".".join(places[1:] if len(places) > 1 and places[0] == "body" else places)
         if inner is None:
             break
         if isinstance(inner, str):

@@ -94,7 +94,7 @@ async def test_a_scripted_remote_model_repairs_a_repository_in_a_real_sandbox(
             *("assistant", "tool", "tool", "assistant"),
         ]
         assert stored[2].parts == (
-            ReasoningPart(text="Run the tests first.", field="reasoning"),
+            ReasoningPart(text="Run the tests first.", field="reasoning", source=stored[2].parts[0].source),
             TextPart(text="I look at the failure."),
             ToolCallPart(id="c1", name="run_tests", arguments="{}"),
         )
