@@ -38,15 +38,20 @@ def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatMo
     prefix, colon, rest = text.partition(":")
     if prefix in _KNOWN_BUT_ABSENT and colon:
         raise ConfigError(f"{spec!r}: {_KNOWN_BUT_ABSENT[prefix]}", hint=f"use one of {FORMS}")
-    name, *address = _ADDRESS.split(rest, maxsplit=1)
-    if prefix not in _REMOTE or not name.strip():
+    name, url = split_address(rest)
+    if prefix not in _REMOTE or not name:
         raise UsageError(f"{spec!r} names no model", hint=f"valid forms: {FORMS}")
     from .remote.client import RemoteModel
     from .remote.endpoint import resolve
 
-    url = address[0] if address else ""
     if environ is not None:
-        return RemoteModel(resolve(prefix, name.strip(), url, environ))
+        return RemoteModel(resolve(prefix, name, url, environ))
     from .remote.credentials import stored_key
 
-    return RemoteModel(resolve(prefix, name.strip(), url, os.environ, stored_key))
+    return RemoteModel(resolve(prefix, name, url, os.environ, stored_key))
+
+
+def split_address(text: str) -> tuple[str, str]:
+    """``NAME@URL`` as name and address; the address is empty where there is none."""
+    name, *address = _ADDRESS.split(text, maxsplit=1)
+    return name.strip(), address[0] if address else ""

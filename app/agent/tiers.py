@@ -46,7 +46,7 @@ class TierScheduler:
 
     def __init__(self, effort: EffortChoice, targets: Sequence[str] = ()) -> None:
         """``targets``: test ids that must pass in the end, when known."""
-        self._pinned = None if effort == "auto" else effort
+        self._pinned: Effort | None = None if effort == "auto" else effort
         self._targets = frozenset(targets)
         self._baseline: frozenset[str] | None = None
         """What failed before the first edit."""

@@ -33,7 +33,8 @@ from .transport import Transport
 from .wire import ReplyForm, encode_messages, encode_tools, estimate_tokens
 
 _WINDOW_IN_ERROR = re.compile(
-    r"(?:maximum context length is|available context size \(|maximum model length of|n_ctx[\"' :=]+)\s*(\d{3,9})"
+    r"(?:maximum context length is|available context size \(|maximum model length of|context window of"
+    r"|n_ctx[\"' :=]+)\s*(\d{3,9})"
 )
 _MARGIN = 64
 """Tokens of template that no estimate sees."""
@@ -83,8 +84,11 @@ class RemoteModel:
         self._profile = profile
         if profile.yes("effort") is False:
             self._watch.known_to_be_ignored()
-        if profile.value("reasoning_returned") == "required":
+        returned = profile.value("reasoning_returned")
+        if returned == "required":
             self._learned.must_return = True
+        elif returned == "refused":
+            self._learned.refused_reasoning.update(REASONING_FIELDS)
         for field in ("thinking_budget", "thinking_token_budget"):
             if profile.yes(field) is False:
                 self._learned.refused.add(field)
@@ -175,15 +179,15 @@ class RemoteModel:
 
     def _reply_form(self) -> ReplyForm:
         learned, dialect = self._learned, self.endpoint.dialect
-        probed = self._profile.value("reasoning_field") if self._profile else None
-        wanted = learned.reasoning_field or self._seen_field or probed or dialect.reasoning_field
+        probed = self._profile.value("reasoning_input") if self._profile else None
+        wanted = learned.reasoning_field or probed or self._seen_field or dialect.reasoning_field
         must = dialect.must_return if learned.must_return is None else learned.must_return
         names = [str(wanted), *REASONING_FIELDS]
         taken = [name for name in names if name in REASONING_FIELDS and name not in learned.refused_reasoning]
         return ReplyForm(
             thinking=self.thinking and bool(taken),
             field=taken[0] if taken else dialect.reasoning_field,
-            renamed=bool(learned.reasoning_field or learned.refused_reasoning),
+            renamed=bool(learned.reasoning_field or learned.refused_reasoning or probed),
             must_return=must,
             content=learned.content,
         )

@@ -62,7 +62,8 @@ def resolve(
         key = stored_key(host)
     if key is None and dialect.needs_key and urlsplit(base).hostname in dialect.hosts:
         raise ConfigError(
-            f"no key for {host}", hint=f"set {dialect.keys[0]} or WHIMBREL_API_KEY, or `whimbrel model login {host}`"
+            f"no key for {host}",
+            hint=f"set {dialect.keys[0]} or WHIMBREL_API_KEY, or `whimbrel model login {host}`",
         )
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ConfigError("the API key holds characters that cannot be sent", hint="check the key variable")

@@ -97,8 +97,8 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 _REFUSED = re.compile(
-    r"content[ _]?(?:policy|filter(?:ed|ing)?\b)|responsible[ _]?ai|usage polic|safety (?:system|polic|filter)"
-    r"|flagged (?:as|by|for)|moderation|prohibited[ _]content|data_inspection_failed|invalid_prompt"
+    r"content[ _]?(?:policy|filter(?:ed|ing)?\b)|responsible[ _]?ai|usage polic"
+    r"|safety (?:system|polic|filter)|flagged (?:as|by|for)|moderation|prohibited[ _]content|data_inspection_failed|invalid_prompt"
     r"|high risk",
     re.IGNORECASE,
 )

@@ -27,7 +27,8 @@ THINKING = frozenset(
 )
 
 _MUST = re.compile(
-    r"(?:must|need|has|have|should|required) (?:to )?(?:be )?(?:passed|returned|sent|provided|included|present)"
+    r"(?:must|need|has|have|should|required) (?:to )?(?:be )?"
+    r"(?:passed|returned|sent|provided|included|present)"
     r"|passed back|is missing|is required|field required|missing (?:field|required)",
     re.IGNORECASE,
 )
@@ -104,9 +105,7 @@ class Learned:
         if named is None:
             return ""
         field = named[1]
-        sent = {
-            name for message in body.get("messages", ()) for name in REASONING_FIELDS if name in message
-        }
+        sent = {name for message in body.get("messages", ()) for name in REASONING_FIELDS if name in message}
         if _MUST.search(text) and (self.must_return is not True or self.reasoning_field != field):
             if field in self.refused_reasoning:
                 return ""
@@ -153,7 +152,7 @@ class Learned:
         )
         if not bare or not _CONTENT.search(text) or not _CONTENT_FAULT.search(text):
             return ""
-        left = [form for form in _FORMS if form not in self._tried_content]
+        left: list[ContentForm] = [form for form in _FORMS if form not in self._tried_content]
         if not left:
             return ""
         # A key that is demanded, or a string, is better met by "" than by leaving it out.

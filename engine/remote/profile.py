@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from ...sandbox.base.files import atomic_write
 from ..chat import Capabilities, Frozen, JsonValue
@@ -24,7 +24,8 @@ MAX_BYTES = 1 << 20
 FACTS = {
     "context_window": "context window",
     "reasoning_field": "reasoning field",
-    "reasoning_returned": "reasoning returned to it",
+    "reasoning_input": "reasoning field for input",
+    "reasoning_returned": "reasoning sent back",
     "tools": "tool calls",
     "parallel_tools": "parallel calls",
     "images": "images",
@@ -56,7 +57,7 @@ class Profile(Frozen):
     """Seconds since 1970."""
     complete: bool = False
     """Whether the model was asked, not only its server's lists were read."""
-    facts: dict[str, Fact] = {}
+    facts: dict[str, Fact] = Field(default_factory=dict[str, Fact])
     prices: tuple[float, float] | None = None
     """US dollars per million input and output tokens, as the server lists them."""
 
