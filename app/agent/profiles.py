@@ -20,7 +20,7 @@ def profile_store() -> ProfileStore:
     """Where profiles are kept."""
     from ...engine.remote.profile import ProfileStore
 
-    return ProfileStore(cache_dir() / "models")
+    return ProfileStore(cache_dir() / "endpoints")
 
 
 async def get_ready(model: ChatModel) -> None:

@@ -82,13 +82,16 @@ class RemoteModel:
     def use_profile(self, profile: Profile) -> None:
         """From now on steps are asked for as the profile says."""
         self._profile = profile
-        if profile.yes("effort") is False:
+        if profile.yes("effort") is False and profile.value("reasoning_field"):
             self._watch.known_to_be_ignored()
         returned = profile.value("reasoning_returned")
         if returned == "required":
             self._learned.must_return = True
         elif returned == "refused":
             self._learned.refused_reasoning.update(REASONING_FIELDS)
+        content = profile.value("empty_content")
+        if content in ("null", "empty", "missing"):
+            self._learned.content = content
         for field in ("thinking_budget", "thinking_token_budget"):
             if profile.yes(field) is False:
                 self._learned.refused.add(field)

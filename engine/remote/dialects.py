@@ -206,9 +206,16 @@ def nearest_effort(wanted: str, allowed: tuple[str, ...]) -> str | None:
     return min(known, key=lambda value: (abs(EFFORTS.index(value) - at), EFFORTS.index(value)))
 
 
-def structured_fields(dialect: Dialect, schema: dict[str, Any], name: str = "answer") -> dict[str, Any]:
-    """Request fields that make the answer a JSON value of this schema."""
-    if dialect.structured == "structured_outputs":
-        return {"structured_outputs": {"json": schema}}
+def structured_forms(
+    dialect: Dialect, schema: dict[str, Any], name: str = "answer"
+) -> dict[str, dict[str, Any]]:
+    """Request fields that make the answer a JSON value of this schema, by name; the likeliest form first."""
     wrapped = {"name": name, "schema": schema, "strict": True}
-    return {"response_format": {"type": "json_schema", "json_schema": wrapped}}
+    forms: dict[str, dict[str, Any]] = {
+        "structured_outputs": {"structured_outputs": {"json": schema}},
+        "json_schema": {"response_format": {"type": "json_schema", "json_schema": wrapped}},
+        "json_object": {"response_format": {"type": "json_object", "schema": schema}},
+    }
+    if dialect.structured != "structured_outputs":
+        del forms["structured_outputs"]
+    return forms

@@ -68,10 +68,18 @@ class RemoteError(ModelError):
     """A classified failure of a remote model."""
 
     def __init__(
-        self, failure: Failure, message: str, *, retry_after_s: float | None = None, parameter: str = ""
+        self,
+        failure: Failure,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        parameter: str = "",
+        detail: str = "",
     ) -> None:
         super().__init__(f"{failure.value}: {redact(message)}", hint=_HINTS.get(failure, ""))
         self.failure = failure
+        self.detail = detail or message
+        """The endpoint's own words at length; to learn from, not to show."""
         self.retry_after_s = retry_after_s
         self.parameter = parameter
         """The request field that the endpoint refuses (UNSUPPORTED_PARAMETER only)."""
@@ -90,6 +98,11 @@ _QUOTA = re.compile(
     r"|credit balance|billing|payment required|out of credits",
     re.IGNORECASE,
 )
+_MALFORMED = re.compile(
+    r"validation errors?\b|literal_error|string_type|has no attribute|jinja|chat template|template error",
+    re.IGNORECASE,
+)
+"""Servers that answer 500 to a request they cannot take: asking again would change nothing."""
 _OVERLOADED = re.compile(r"overloaded|capacity|temporarily unavailable|server is busy", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
     r"unsupported|does not support|not supported|unknown|unrecogni[sz]ed|not permitted|unexpected"
@@ -98,8 +111,8 @@ _UNSUPPORTED = re.compile(
 )
 _REFUSED = re.compile(
     r"content[ _]?(?:policy|filter(?:ed|ing)?\b)|responsible[ _]?ai|usage polic"
-    r"|safety (?:system|polic|filter)|flagged (?:as|by|for)|moderation|prohibited[ _]content|data_inspection_failed|invalid_prompt"
-    r"|high risk",
+    r"|safety (?:system|polic|filter)|flagged (?:as|by|for)|moderation"
+    r"|prohibited[ _]content|data_inspection_failed|invalid_prompt|high risk",
     re.IGNORECASE,
 )
 
@@ -141,7 +154,9 @@ def classify(
             (name for name in optional if name == parameter.partition(".")[0] or _names(message, name)), ""
         )
         failure = Failure.UNSUPPORTED_PARAMETER if refused else failure
-    return RemoteError(failure, shown, retry_after_s=_retry_after(headers or {}), parameter=refused)
+    return RemoteError(
+        failure, shown, retry_after_s=_retry_after(headers or {}), parameter=refused, detail=message[:8000]
+    )
 
 
 def _web_page(body: str) -> str:
@@ -169,7 +184,7 @@ def _failure(status: int | None, text: str) -> Failure:
         return Failure.TIMEOUT
     if status in (502, 503, 529) or (status in (None, 500) and _OVERLOADED.search(text)):
         return Failure.OVERLOADED
-    if status is not None and 400 <= status < 500:
+    if status is not None and (400 <= status < 500 or (status == 500 and _MALFORMED.search(text))):
         return Failure.BAD_REQUEST
     if status is None and re.search(r"invalid_request|rate.?limit", text, re.IGNORECASE):
         return Failure.RATE_LIMIT if "limit" in text else Failure.BAD_REQUEST

@@ -15,6 +15,8 @@ ContentForm = Literal["null", "empty", "missing"]
 _FORMS: tuple[ContentForm, ...] = ("null", "empty", "missing")
 CORE = frozenset({"messages", "tools", "tool_choice", "stream", "model"})
 """Request fields that cannot be left out."""
+_EXTRAS = frozenset({"separate_reasoning", "stream_reasoning", "reasoning_format", "usage"})
+"""What some families take beside that, and strict servers of no family do not."""
 THINKING = frozenset(
     {
         "reasoning_effort",
@@ -47,7 +49,8 @@ _TOO_MUCH = re.compile(
 )
 _CONTENT = re.compile(r"(?<![A-Za-z0-9_])content(?![A-Za-z0-9_-])", re.IGNORECASE)
 _CONTENT_FAULT = re.compile(
-    r"empty|null|none|string|required|missing|must|should|blank|length|non.?zero|at least", re.IGNORECASE
+    r"empty|null|none|string|required|missing|must|should|blank|length|non.?zero|at least|no attribute",
+    re.IGNORECASE,
 )
 _NAMED_REASONING = re.compile(r"(?<![A-Za-z0-9_])(reasoning_content|reasoning)(?![A-Za-z0-9_])")
 
@@ -72,7 +75,7 @@ class Learned:
 
     def learn(self, error: RemoteError, body: dict[str, Any]) -> str:
         """What to tell the person when asking again may help now, or an empty string."""
-        text = error.message.partition(":")[2]
+        text = error.detail
         if error.failure is Failure.CONTEXT_OVERFLOW:
             return self._about_output(text, body)
         if error.failure not in (Failure.BAD_REQUEST, Failure.UNSUPPORTED_PARAMETER):
@@ -162,8 +165,8 @@ class Learned:
         return f"the endpoint refuses the content beside tool calls; it is {shown} from now on"
 
     def _about_something(self, text: str, body: dict[str, Any]) -> str:
-        """A field is refused but not named: all that only steer the thinking go at once."""
-        gone = (THINKING & set(body)) - self.refused
+        """A field is refused but not named: all that no standard knows go at once."""
+        gone = ((THINKING | _EXTRAS) & set(body)) - self.refused
         if not gone or not (_UNKNOWN.search(text) and _FIELD_WORD.search(text)):
             return ""
         self.refused |= gone

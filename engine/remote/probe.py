@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .dialects import structured_fields
+from .dialects import structured_forms
 from .failures import Failure, RemoteError
 from .listing import look
 from .probe_asking import Answer, Asker, add_call, add_tool, red_square
@@ -70,7 +70,11 @@ class _Probe:
         self._asker.speak(known.dialect)
         steps = (
             ("tool calls", self._tools, ("tools", "parallel_tools")),
-            ("returned thinking", self._two_steps, ("reasoning_returned", "reasoning_input")),
+            (
+                "returned thinking",
+                self._two_steps,
+                ("reasoning_returned", "reasoning_input", "empty_content"),
+            ),
             ("effort", self._effort, ("effort", "thinking_budget", "thinking_token_budget")),
             ("structured output", self._structured, ("structured_output",)),
             ("images", self._images, ("images",)),
@@ -135,6 +139,9 @@ class _Probe:
         seen = self._asker.field
         names = [seen] if seen else ["reasoning", "reasoning_content"]
         names += [name for name in ("reasoning", "reasoning_content") if name not in names]
+        if not bare.refused:
+            told = "taken at once" if self._asker.content == "null" else "null is refused"
+            self._say("empty_content", self._asker.content, told)
         grown: dict[str, int | None] = {}
         for name in names:
             answer = await self._after_call({name: _THOUGHT})
@@ -175,6 +182,8 @@ class _Probe:
         taken = await self._asker.ask("Say hello.", tokens=24, tested={"thinking_budget": "max"})
         if taken.refused:
             self._say("thinking_budget", False, f"refused: {taken.refused}")
+        elif low.thinking_tokens == most.thinking_tokens == 0:
+            self._say("thinking_budget", None, "taken without complaint, but no thinking is to be seen")
         else:
             self._say("thinking_budget", True, "taken without complaint; some servers ignore what they take")
         free = low.thinking_tokens
@@ -213,21 +222,21 @@ class _Probe:
             "required": ["colour", "n"],
             "additionalProperties": False,
         }
-        fields = structured_fields(self._asker.dialect, schema)
-        form = next(iter(fields))
-        answer = await self._asker.ask("Say hello to Ann.", tokens=400, tested=fields)
-        if answer.refused and form != "response_format":
-            fields = structured_fields(self._asker.plain, schema)
-            form = next(iter(fields))
+        refused: dict[str, str] = {}
+        for form, fields in structured_forms(self._asker.dialect, schema).items():
             answer = await self._asker.ask("Say hello to Ann.", tokens=400, tested=fields)
-        if answer.refused:
-            self._say("structured_output", False, f"refused: {answer.refused}")
-        elif _fits(answer.text):
-            self._say("structured_output", True, f"{form} gave an object of the schema")
-        elif answer.finish == "length":
-            self._say("structured_output", None, f"{form} was taken, but the output limit came first")
-        else:
-            self._say("structured_output", False, f"{form} was taken and ignored")
+            if answer.refused:
+                refused.setdefault(form, answer.refused)
+            elif _fits(answer.text):
+                self._say("structured_output", True, f"{form} gave an object of the schema")
+                return
+            else:
+                cut = answer.finish == "length"
+                told = "was taken, but the output limit came first" if cut else "was taken and ignored"
+                self._say("structured_output", None if cut else False, f"{form} {told}")
+        if "structured_output" not in self._facts:
+            told = next(iter(refused.values()), "")
+            self._say("structured_output", False, f"refused: {told}")
 
     async def _images(self) -> None:
         content: list[dict[str, Any]] = [

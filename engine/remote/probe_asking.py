@@ -58,7 +58,6 @@ class Asker:
         self._transport = transport
         self._learned = Learned()
         self.dialect: Dialect = transport.endpoint.dialect
-        self.plain: Dialect = DIALECTS["openai"]
         self.lessons: list[str] = []
         self.field = ""
         """Name under which thinking came."""
@@ -71,6 +70,11 @@ class Asker:
     def speak(self, prefix: str) -> None:
         """Uses this family's fields from now on."""
         self.dialect = DIALECTS[prefix]
+
+    @property
+    def content(self) -> str:
+        """The form of ``content`` beside calls that has not been refused."""
+        return self._learned.content
 
     @property
     def steers_thinking(self) -> bool:
@@ -99,7 +103,7 @@ class Asker:
             except RemoteError as error:
                 lesson = ""
                 if error.parameter not in tested:
-                    lesson = self._learned.learn(error, {**body, "messages": []})
+                    lesson = self._learned.learn(error, body)
                 if lesson:
                     self.lessons.append(lesson)
                     continue
@@ -117,7 +121,18 @@ class Asker:
             **copy.deepcopy(dict(self.dialect.always)),
             **copy.deepcopy(dict(self.dialect.tiers.get(tier, {}))),
         }
-        return {"messages": messages, **self._learned.apply(fields)}
+        return {"messages": self._formed(messages), **self._learned.apply(fields)}
+
+    def _formed(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """With the content beside calls in the form that the endpoint takes."""
+        formed: list[dict[str, Any]] = []
+        for message in messages:
+            if message.get("tool_calls"):
+                message = {key: value for key, value in message.items() if key != "content"}
+                if self._learned.content != "missing":
+                    message["content"] = None if self._learned.content == "null" else ""
+            formed.append(message)
+        return formed
 
     async def _once(self, body: dict[str, Any]) -> Answer:
         answer = Answer()

@@ -26,6 +26,7 @@ FACTS = {
     "reasoning_field": "reasoning field",
     "reasoning_input": "reasoning field for input",
     "reasoning_returned": "reasoning sent back",
+    "empty_content": "content beside calls",
     "tools": "tool calls",
     "parallel_tools": "parallel calls",
     "images": "images",
