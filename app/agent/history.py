@@ -166,6 +166,8 @@ def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
     characters in strings, an object inside a string) is written anew.
     """
     name = part.name or UNNAMED
+    if not part.arguments.isascii():
+        part = part.model_copy(update={"arguments": _without_halves(part.arguments)})
     try:
         value = json.loads(part.arguments, strict=False)
         if isinstance(value, str):
@@ -174,13 +176,15 @@ def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
         near = None if truncated else read_near_json(part.arguments)
         if near is None:
             return _broken(part, name, truncated, str(error))
-        value, fault = near
+        value, fault = _without_halves(near[0]), near[1]
         arguments = json.dumps(value)
         remark = f"[The arguments were not valid JSON ({fault}); they were read as {_shown(arguments)}]"
         return Call(part.model_copy(update={"name": name, "arguments": arguments}), value, remark=remark)
     if not isinstance(value, dict):
         return _broken(part, name, truncated, f"an object is needed, not {type(value).__name__}")
-    return Call(part.model_copy(update={"name": name, "arguments": _valid(part.arguments, value)}), value)
+    whole = _without_halves(value) if "\\ud" in part.arguments.lower() else value
+    arguments = _valid(part.arguments, value) if whole == value else json.dumps(whole)
+    return Call(part.model_copy(update={"name": name, "arguments": arguments}), whole)
 
 
 def clean_text(text: str) -> str:
@@ -212,6 +216,15 @@ def _valid(raw: str, value: dict[str, Any]) -> str:
     except ValueError:
         pass
     return json.dumps(value)
+
+
+def _without_halves(value: Any) -> Any:
+    """Escapes may name half of a surrogate pair, which no file, command line or request can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_without_halves(key): _without_halves(content) for key, content in value.items()}
+    return [_without_halves(item) for item in value] if isinstance(value, list) else value
 
 
 def _shown(arguments: str) -> str:

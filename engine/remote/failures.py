@@ -90,7 +90,9 @@ _OVERFLOW = re.compile(
     r"|too many (?:input )?tokens|(?:prompt|input) is too long|(?:prompt|input) too long"
     r"|exceeds? (?:the )?(?:available |model'?s? )?(?:maximum )?(?:context|input token)"
     r"|reduce the length of the (?:messages|prompt|input)|string too long.*tokens"
-    r"|input tokens? exceeds?|n_ctx",
+    r"|input tokens? (?:count .{0,40})?exceeds?|n_ctx|model token limit|request exceeds? .{0,20}token limit"
+    r"|inputs?`? (?:tokens? \+|must have less than \d+ tokens)|longer than the model|too large for model with"
+    r"|exceed(?:s|ed)? (?:the )?(?:maximum|max) (?:input|prompt) (?:length|tokens)",
     re.IGNORECASE,
 )
 _QUOTA = re.compile(

@@ -77,3 +77,22 @@ def test_what_the_output_limit_cut_is_never_completed() -> None:
 def test_arguments_nested_beyond_all_reason_are_refused_like_other_broken_ones() -> None:
     call = check_call(ToolCallPart(id="a", name="read", arguments='{"a":' * 100_000), truncated=False)
     assert call.arguments is None and "not valid JSON" in call.problem
+
+
+@pytest.mark.parametrize(
+    "half", ['{"text": "cut \\ud83d"}', '{"text": "cut \ud83d"}', "{'text': 'cut \\ud83d'}"]
+)
+def test_half_a_surrogate_pair_in_arguments_reaches_neither_tool_nor_history(half: str) -> None:
+    call = check_call(ToolCallPart(id="a", name="write", arguments=half), truncated=False)
+    assert call.arguments == {"text": "cut \ufffd"} == json.loads(call.part.arguments)
+    call.part.arguments.encode()
+
+
+def test_a_pair_that_arrived_in_two_pieces_is_one_character_again() -> None:
+    call = check_call(
+        ToolCallPart(id="a", name="write", arguments='{"text": "\ud83d\ude00"}'), truncated=False
+    )
+    assert call.arguments == {"text": "😀"}
+    escaped = '{"text": "\\ud83d\\ude00"}'
+    call = check_call(ToolCallPart(id="a", name="write", arguments=escaped), truncated=False)
+    assert call.part.arguments == escaped, "what is valid stays byte for byte"
