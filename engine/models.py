@@ -1,4 +1,4 @@
-"""Model strings to models: ``embedded``, ``openai:NAME``, ``vllm:NAME@URL``."""
+"""Model strings to models: ``embedded``, ``openai:NAME``, ``vllm:NAME@URL``, ``deepseek:NAME``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from ..sandbox.base.errors import ConfigError, UsageError
 from .chat import ChatModel
 
-FORMS = "embedded, openai:NAME, openai:NAME@http://host/v1, vllm:NAME@http://host:8000/v1"
+_REMOTE = ("openai", "vllm", "sglang", "llamacpp", "ollama", "deepseek", "kimi-api", "openrouter")
+FORMS = (
+    "embedded, openai:NAME, vllm:NAME@http://host:8000/v1"
+    " (also sglang, llamacpp, ollama, deepseek, kimi-api, openrouter; each with or without @URL)"
+)
 
-_REMOTE = ("openai", "vllm")
 _ADDRESS = re.compile(r"@(?=https?://)")
 _KNOWN_BUT_ABSENT = {
     "llama": "models in process by llama.cpp are not part of this version",
@@ -35,11 +38,20 @@ def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatMo
     prefix, colon, rest = text.partition(":")
     if prefix in _KNOWN_BUT_ABSENT and colon:
         raise ConfigError(f"{spec!r}: {_KNOWN_BUT_ABSENT[prefix]}", hint=f"use one of {FORMS}")
-    name, *address = _ADDRESS.split(rest, maxsplit=1)
-    if prefix not in _REMOTE or not name.strip():
+    name, url = split_address(rest)
+    if prefix not in _REMOTE or not name:
         raise UsageError(f"{spec!r} names no model", hint=f"valid forms: {FORMS}")
     from .remote.client import RemoteModel
     from .remote.endpoint import resolve
 
-    url = address[0] if address else ""
-    return RemoteModel(resolve(prefix, name.strip(), url, os.environ if environ is None else environ))
+    if environ is not None:
+        return RemoteModel(resolve(prefix, name, url, environ))
+    from .remote.credentials import stored_key
+
+    return RemoteModel(resolve(prefix, name, url, os.environ, stored_key))
+
+
+def split_address(text: str) -> tuple[str, str]:
+    """``NAME@URL`` as name and address; the address is empty where there is none."""
+    name, *address = _ADDRESS.split(text, maxsplit=1)
+    return name.strip(), address[0] if address else ""

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...engine.chat import ChatModel, Effort, Message, system, user
+from ...engine.chat import ChatModel, Message, system, user
 from ..tools.base import Progress, Tool, ToolContext
 from .events import TRANSIENT, AgentEvent, Notice, RunFinished, StepStarted, ToolFinished, ToolStarted
 from .history import EventLog
 from .limits import Limit, MaxAnswer, MaxCost, MaxSteps, MaxTime, MaxTokens, RunState
 from .permissions import Permissions
 from .prompts import SYSTEM
+from .tiers import EffortChoice
 
 if TYPE_CHECKING:
     from .loop import AgentOutcome
@@ -67,11 +68,11 @@ class Children:
         self._session = session
         self._limits = limits
         self._state = RunState()
-        self._effort: Effort = "high"
+        self._effort: EffortChoice = "high"
         self._seed = 0
         self._lock = asyncio.Lock()
 
-    def begin(self, state: RunState, effort: Effort, seed: int) -> None:
+    def begin(self, state: RunState, effort: EffortChoice, seed: int) -> None:
         """The parent's run begins; its state gets what sub-agents use."""
         self._state, self._effort, self._seed = state, effort, seed
 

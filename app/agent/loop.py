@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ...engine.chat import ChatModel, Effort, Message, StepDiscarded, Usage
+from ...engine.chat import ChatModel, Message, StepDiscarded, Usage
 from ...sandbox.base.errors import (
     BudgetExceeded,
     LoopDetected,
@@ -41,6 +41,7 @@ from .limits import Limit, RunState, out_of_time
 from .permissions import Permissions
 from .signals import cancellation
 from .streams import closing
+from .tiers import EffortChoice, Tier, TierScheduler
 from .tool_calls import Answered, Ask, ToolCalls
 
 WAITING = "while the model had not begun to answer"
@@ -93,9 +94,11 @@ class Agent:
         self._window = window or ContextSettings.from_environ()
 
     async def run(
-        self, messages: Sequence[Message], *, effort: Effort = "high", seed: int = 0
+        self, messages: Sequence[Message], *, effort: EffortChoice = "high", seed: int = 0
     ) -> AgentOutcome:
         """Runs to the end; errors of the tree become the outcome, cancellation is passed on.
+
+        ``effort`` "auto" leaves the thinking tier of each step to the scheduler.
 
         Raises:
             asyncio.CancelledError: everything running was ended and recorded before.
@@ -124,32 +127,31 @@ class Agent:
         self._emit(event)
 
     async def _converse(
-        self, history: History, keeper: ContextKeeper, state: RunState, effort: Effort, seed: int
+        self, history: History, keeper: ContextKeeper, state: RunState, effort: EffortChoice, seed: int
     ) -> str:
         for limit in self._limits:
             limit.on_start(state)
-        retrying = False
+        tiers = TierScheduler(effort, self._context.target_tests)
         while True:
             for limit in self._limits:
                 limit.before_step(state)
             await keeper.fit(history, seed=seed, deadline=state.deadline)
             state.step += 1
-            # An answer lost in thinking is asked for once more with less thinking, then given up.
-            depth: Effort = "low" if retrying else effort
+            tier = tiers.next()
             try:
-                step = await self._ask_model(history, keeper, state, depth, seed)
+                step = await self._ask_model(history, keeper, state, tier, seed)
             except ModelError as error:
                 # Once: a second refusal of the smaller prompt is the end.
                 if not await keeper.overflowed(history, error, seed=seed, deadline=state.deadline):
                     raise
-                step = await self._ask_model(history, keeper, state, depth, seed)
+                step = await self._ask_model(history, keeper, state, tier, seed)
             if step.empty:
-                if retrying or step.reason == "content_filter":
-                    raise ModelError(f"the model gave no answer (finish reason: {step.reason})")
-                retrying = True
+                # An answer lost in thinking is asked for once more with less thinking, then given up.
+                if not tiers.lost_answer(step.reason, step.usage):
+                    raise _no_answer(step)
                 self._emit(StepDiscarded(reason=f"no answer ({step.reason}); asking with less thinking"))
                 continue
-            retrying = False
+            tiers.answer_came()
             message = step.message()
             history.append(message)
             if not step.calls:
@@ -160,16 +162,17 @@ class Agent:
             answered: list[Answered] = []
             record = partial(self._record, history, answered)
             await self._calls.run(step.calls, state.deadline, record)
+            tiers.see(answered)
             self._denials.after_step(answered)
             shown = image_message((one.result.name, one.images) for one in answered)
             if shown is not None:
                 history.append(shown)
 
     async def _ask_model(
-        self, history: History, keeper: ContextKeeper, state: RunState, effort: Effort, seed: int
+        self, history: History, keeper: ContextKeeper, state: RunState, tier: Tier, seed: int
     ) -> StepBuilder:
         """Streams one step into a builder; the deadline of the run cuts it."""
-        self._emit(StepStarted(step=state.step, effort=effort))
+        self._emit(StepStarted(step=state.step, effort=tier.effort, reason=tier.reason))
         step = StepBuilder()
         left = None if state.deadline is None else max(0.0, state.deadline - time.monotonic())
         clock = asyncio.timeout(left)
@@ -178,8 +181,8 @@ class Agent:
                 stream = self._model.stream(
                     history.view,
                     self._specs,
-                    effort=effort,
-                    max_output_tokens=keeper.answer_limit(history),
+                    effort=tier.effort,
+                    max_output_tokens=_least(keeper.answer_limit(history), tier.output_tokens),
                     seed=seed,
                 )
                 async with closing(stream) as events:
@@ -219,6 +222,8 @@ class Agent:
     def _record(self, history: History, results: list[Answered], answered: Answered) -> None:
         """Appends one result, with the remarks of the limits, before anything else can happen."""
         part, loop = answered.result, None
+        if answered.call.remark:
+            part = part.model_copy(update={"text": f"{part.text}\n{answered.call.remark}"})
         for limit in self._limits:
             try:
                 remark = limit.after_call(answered.call, answered.permission, part)
@@ -248,3 +253,18 @@ class Agent:
             self._session.append(event.kind, event.model_dump(exclude=skip))
         for shown in self._cleaner.feed(event):
             self._on_event(shown)
+
+
+def _no_answer(step: StepBuilder) -> ModelError:
+    if step.reason == "content_filter":
+        return ModelError(
+            "the model's provider refused to answer (finish reason: content_filter)",
+            hint="another model or provider may answer",
+        )
+    hint = "raise the server's output limit, or choose a lower --effort" if step.reason == "length" else ""
+    return ModelError(f"the model gave no answer (finish reason: {step.reason})", hint=hint)
+
+
+def _least(limit: int | None, wanted: int | None) -> int | None:
+    """What fits the window, where a tier asks for more than that."""
+    return min(limit, wanted) if limit is not None and wanted is not None else limit or wanted

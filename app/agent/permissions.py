@@ -16,8 +16,7 @@ __all__ = ["Decision", "Permissions", "Rule", "Verdict", "subject_of"]
 
 _SUBJECT_ARGUMENTS = ("command", "path", "url", "query", "pattern", "tests")
 _PATH_ARGUMENTS = frozenset(
-    "path file paths files from to source destination target old_path new_path filename file_path directory"
-    " folder cwd".split()
+    ["path", "file", "paths", "files", "from", "to", "source", "destination", "target", "old_path", "new_path", "filename", "file_path", "directory", "folder", "cwd"]
 )
 _REVISION_ARGUMENTS = frozenset({"revision", "rev", "ref", "object", "commit", "range", "base"})
 _PATCH_ARGUMENTS = frozenset({"patch", "diff"})

@@ -119,5 +119,7 @@ def _grants(repo: Path) -> Any:
 
     if not repo.is_dir():
         raise UsageError(f"{repo} is not a directory")
-    top = next((place for place in (repo.resolve(), *repo.resolve().parents) if (place / ".git").exists()), repo)
+    top = next(
+        (place for place in (repo.resolve(), *repo.resolve().parents) if (place / ".git").exists()), repo
+    )
     return Grants(top)

@@ -34,7 +34,9 @@ def command(repo: Path, show: bool, revoke: bool, yes: bool) -> None:
         return
     if not repo.is_dir():
         raise UsageError(f"{repo} is not a directory")
-    top = next((place for place in (repo.resolve(), *repo.resolve().parents) if (place / ".git").exists()), repo)
+    top = next(
+        (place for place in (repo.resolve(), *repo.resolve().parents) if (place / ".git").exists()), repo
+    )
     store = TrustStore()
     if revoke:
         click.echo("trust taken back" if store.forget(top) else "nothing was trusted here")
@@ -53,7 +55,9 @@ def command(repo: Path, show: bool, revoke: bool, yes: bool) -> None:
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise PermissionDenied("nobody is there to ask about this trust", hint="read the files, then pass --yes")
+            raise PermissionDenied(
+                "nobody is there to ask about this trust", hint="read the files, then pass --yes"
+            )
         if not click.confirm("Obey this, as it is now?", default=False):
             raise PermissionDenied("not trusted")
     remember_trust(top, [each.kind for each in new])
@@ -70,4 +74,6 @@ def _list(store: Any) -> None:
 
 
 def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode() for one in text)
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode() for one in text
+    )

@@ -24,7 +24,10 @@ class FixOptions:
     python: str | None = None
     trust: bool = False
     model: str = "embedded"
-    effort: str = "high"
+    effort: str = "auto"
+    """low, high, max, or auto: the scheduler's choice per step."""
+    max_cost_usd: float | None = None
+    """Of the model; None: no limit."""
     context: str = "auto"
     """What a remote model is given of the repository in advance: auto, map or whole-repo."""
     sandbox: str = "auto"

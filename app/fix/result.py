@@ -55,6 +55,8 @@ class FixResult:
     """What a remote model was given in advance and how often its context was compacted."""
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     steps: int = 0
+    tiers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Per model step: the thinking tier that was asked for, and why."""
     search: dict[str, Any] = field(default_factory=dict[str, Any])
     timings_s: dict[str, float] = field(default_factory=dict[str, float])
     started_at: str = ""

@@ -7,25 +7,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ...engine.chat import ChatModel, Effort
+from ...engine.chat import ChatModel
 from ...engine.models import load_model
 from ..agent.children import CHILD_EVENT
 from ..agent.events import (
     AgentEvent,
     ContextCompacted,
     ContextLoaded,
+    ModelNotice,
     Notice,
     StepStarted,
     ToolFinished,
     ToolProgress,
     ToolStarted,
 )
-from ..agent.limits import MaxAnswer, MaxSteps, MaxTime
+from ..agent.limits import MaxAnswer, MaxCost, MaxSteps, MaxTime
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Decision, Permissions, Rule
+from ..agent.profiles import get_ready
 from ..agent.prompts import delimited, opening
 from ..agent.strategy import Strategy
+from ..agent.tiers import EffortChoice
 from ..evidence import EvidenceLedger
 from ..permissions.grants import Grants
 from ..sessions import SessionWriter
@@ -59,6 +62,10 @@ class AttemptLog:
     context: dict[str, Any] = field(default_factory=dict[str, Any])
     explanation: str = ""
     ambiguous: bool = False
+    tiers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def see_step(self, event: StepStarted) -> None:
+        self.tiers.append({"step": event.step, "tier": event.effort, "reason": event.reason})
 
     def see(self, event: ToolFinished) -> None:
         data = cast("dict[str, Any]", event.data) if isinstance(event.data, dict) else {}
@@ -123,6 +130,7 @@ class AttemptLog:
     def into(self, result: FixResult) -> None:
         result.located, result.attempts, result.search = self.located, self.attempts, self.search
         result.context = self.context
+        result.tiers = self.tiers
 
 
 async def do_the_work(
@@ -165,7 +173,8 @@ async def do_the_work(
         ) as added:
             return await _converse(
                 model, options, stage, reproduction, attempts, context, added,
-                issue=issue, task=_task(issue, log), deadline=deadline, session=session, emit=emit, tell=tell, telemetry=telemetry,
+                issue=issue, task=_task(issue, log), deadline=deadline, session=session, emit=emit, tell=tell,
+                telemetry=telemetry,
             )  # fmt: skip
     finally:
         await model.close()
@@ -190,10 +199,12 @@ async def _converse(
 ) -> AgentOutcome:
     tools = [*default_tools(web=options.web), *added.tools]
     telemetry.offered(tool.name for tool in tools)
+    takes_tiers = model.capabilities.effort is not False
+    await get_ready(model)
 
     def on_event(event: AgentEvent) -> None:
         telemetry.agent_event(event)
-        _show(event, attempts, emit, tell)
+        _show(event, attempts, emit, tell, takes_tiers)
 
     agent = Agent(
         model,
@@ -205,6 +216,7 @@ async def _converse(
             MaxTime(max(1.0, deadline - time.monotonic())),
             MaxAnswer(),
             LoopGuard(),
+            *([MaxCost(options.max_cost_usd)] if options.max_cost_usd else []),
             Strategy([tool.name for tool in tools]),
             *added.limits,
         ],
@@ -225,7 +237,7 @@ async def _converse(
     )
     messages = await with_context(options, model, stage, reproduction, issue, messages, agent.tell)
     try:
-        return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
+        return await agent.run(messages, effort=cast("EffortChoice", options.effort), seed=options.seed)
     finally:
         attempts.see_unfinished(context.scratch)
 
@@ -261,7 +273,13 @@ def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
     return facts
 
 
-def _show(event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callable[[str, str], None]) -> None:
+def _show(
+    event: AgentEvent,
+    attempts: AttemptLog,
+    emit: Listener,
+    tell: Callable[[str, str], None],
+    takes_tiers: bool,
+) -> None:
     if isinstance(event, ToolFinished):
         attempts.see(event)
     elif isinstance(event, ToolProgress) and event.phase == CHILD_EVENT:
@@ -271,12 +289,16 @@ def _show(event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callabl
     elif isinstance(event, ContextLoaded | ContextCompacted):
         note_context(event, attempts.context)
         tell("info", event.text)
+    elif isinstance(event, StepStarted) and takes_tiers:
+        attempts.see_step(event)
     emit(JobEvent("agent", data=event.model_dump()))
     if isinstance(event, ToolProgress):
         tell("progress", event.text)
     elif isinstance(event, ToolStarted):
         tell("progress", event.name)
     elif isinstance(event, StepStarted):
-        tell("progress", f"step {event.step}")
+        tell("progress", f"step {event.step}" + (f" ({event.effort}: {event.reason})" if takes_tiers else ""))
+    elif isinstance(event, ModelNotice):
+        tell("info", event.text)
     elif isinstance(event, Notice):
         tell("warning" if event.level != "info" else "info", event.text)

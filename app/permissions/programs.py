@@ -26,17 +26,12 @@ INTERPRETERS: dict[str, frozenset[str]] = {
 }
 
 READERS = frozenset(
-    "[ basename cat cksum cmp column comm cut date df diff dirname du echo egrep expr false fgrep file find"
-    " fold grep head hexdump id jq ls md5sum nl od paste printenv printf pwd readlink realpath rg seq sha1sum"
-    " sha256sum sha512sum sleep sort stat strings sum tac tail test tr tree true tsort type uname uniq wc"
-    " which whoami xxd yes : cd test".split()
+    ["[", "basename", "cat", "cksum", "cmp", "column", "comm", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep", "expr", "false", "fgrep", "file", "find", "fold", "grep", "head", "hexdump", "id", "jq", "ls", "md5sum", "nl", "od", "paste", "printenv", "printf", "pwd", "readlink", "realpath", "rg", "seq", "sha1sum", "sha256sum", "sha512sum", "sleep", "sort", "stat", "strings", "sum", "tac", "tail", "test", "tr", "tree", "true", "tsort", "type", "uname", "uniq", "wc", "which", "whoami", "xxd", "yes", ":", "cd", "test"]
 )
 """Only read, unless an option of ``risky_option`` or a redirection says otherwise."""
 
 GIT_READERS = frozenset(
-    "annotate blame cat-file check-ignore count-objects describe diff diff-tree for-each-ref grep"
-    " log ls-files ls-tree merge-base name-rev rev-list rev-parse shortlog show show-ref status"
-    " version whatchanged".split()
+    ["annotate", "blame", "cat-file", "check-ignore", "count-objects", "describe", "diff", "diff-tree", "for-each-ref", "grep", "log", "ls-files", "ls-tree", "merge-base", "name-rev", "rev-list", "rev-parse", "shortlog", "show", "show-ref", "status", "version", "whatchanged"]
 )
 
 _RISKY: dict[str, tuple[str, ...]] = {

@@ -14,6 +14,7 @@ from ..chat import (
     TextDelta,
     Usage,
 )
+from . import tags
 from .calls import ToolCallAccumulator
 
 REASONING_FIELDS = ("reasoning", "reasoning_content")
@@ -39,6 +40,7 @@ class StepDecoder:
         self._reasoning_field: str | None = None
         self._details: list[Any] = []
         self._halves = {"text": "", "reasoning": ""}
+        self._tags = tags.TagSplitter()
         self._content = False
         self._refused = False
 
@@ -64,6 +66,8 @@ class StepDecoder:
 
     def finish(self) -> Iterator[StreamEvent]:
         """The closing events: complete calls, provider details, usage, ``Finished``."""
+        for channel, rest in self._tags.end():
+            yield from self._text(channel, rest)
         for channel, half in self._halves.items():
             if half:
                 yield self._piece(channel, "�")
@@ -88,16 +92,41 @@ class StepDecoder:
         details = delta.get("reasoning_details")
         if isinstance(details, list):
             self._details.extend(details)
-        for key in ("content", "refusal"):
-            text = delta.get(key)
-            if isinstance(text, str) and text:
-                self._content = True
-                self._refused = self._refused or key == "refusal"
-                yield from self._text("text", text)
+        yield from self._spoken(delta.get("content"))
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self._content = self._refused = True
+            yield from self._text("text", refusal)
         fragments = delta.get("tool_calls")
         for fragment in fragments if isinstance(fragments, list) else []:
             if isinstance(fragment, dict):
                 yield from self._calls.feed(fragment)
+
+    def _spoken(self, content: Any) -> Iterator[StreamEvent]:
+        """Text, which may hold thinking in tags, or a list of parts, as a few servers send."""
+        if isinstance(content, list):
+            for part in content:
+                kind = part.get("type") if isinstance(part, dict) else None
+                if kind == "thinking":
+                    inner = part.get("thinking")
+                    pieces = inner if isinstance(inner, list) else [{"text": inner}]
+                    text = "".join(
+                        str(piece.get("text") or "") for piece in pieces if isinstance(piece, dict)
+                    )
+                    yield from self._reasoning({self._reasoning_field or REASONING_FIELDS[1]: text})
+                elif kind == "text":
+                    yield from self._spoken(part.get("text"))
+            return
+        if not isinstance(content, str) or not content:
+            return
+        self._content = True
+        if self._reasoning_field in (None, tags.FIELD):
+            for channel, text in self._tags.feed(content):
+                if self._tags.found:
+                    self._reasoning_field = tags.FIELD
+                yield from self._text(channel, text)
+        else:
+            yield from self._text("text", content)
 
     def _reasoning(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         for field in REASONING_FIELDS:
@@ -108,7 +137,11 @@ class StepDecoder:
             if text or self._reasoning_field is None:
                 self._reasoning_field = field
                 self._content = self._content or bool(text)
-                yield from self._text("reasoning", text) if text else [ReasoningDelta(text="", field=field)]
+                yield from (
+                    self._text("reasoning", text)
+                    if text
+                    else [ReasoningDelta(text="", field=field, source=self._provider)]
+                )
             return
 
     def _text(self, channel: str, text: str) -> Iterator[StreamEvent]:
@@ -126,7 +159,8 @@ class StepDecoder:
     def _piece(self, channel: str, text: str) -> StreamEvent:
         if channel == "text":
             return TextDelta(text=text)
-        return ReasoningDelta(text=text, field=self._reasoning_field or REASONING_FIELDS[1])
+        field = self._reasoning_field or REASONING_FIELDS[1]
+        return ReasoningDelta(text=text, field=field, source=self._provider)
 
     def _note_usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):
@@ -137,10 +171,18 @@ class StepDecoder:
         self._usage = Usage(
             input_tokens=_count(usage, "prompt_tokens"),
             output_tokens=_count(usage, "completion_tokens"),
-            cached_tokens=_count(prompt, "cached_tokens"),
+            cached_tokens=_first(
+                _count(prompt, "cached_tokens"),
+                _count(usage, "cached_tokens"),  # Kimi
+                _count(usage, "prompt_cache_hit_tokens"),  # DeepSeek
+            ),
             reasoning_tokens=_count(completion, "reasoning_tokens"),
             cost_usd=_amount(cost),
         )
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _amount(value: Any) -> float | None:
