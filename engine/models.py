@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from ..sandbox.base.errors import ConfigError, UsageError
 from .chat import ChatModel
 
-FORMS = "embedded, openai:NAME, openai:NAME@http://host/v1, vllm:NAME@http://host:8000/v1"
+FORMS = (
+    "embedded, openai:NAME, openai:NAME@http://host/v1, vllm:NAME@http://host:8000/v1, "
+    "anthropic:NAME, llama:PATH.gguf"
+)
 
 _REMOTE = ("openai", "vllm")
 _ADDRESS = re.compile(r"@(?=https?://)")
 _KNOWN_BUT_ABSENT = {
     "llama": "models in process by llama.cpp are not part of this version",
     "kimi": "the native engine is not part of this version",
-    "anthropic": "the Anthropic Messages client is not part of this version",
 }
 
 
@@ -36,6 +38,12 @@ def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatMo
     if prefix in _KNOWN_BUT_ABSENT and colon:
         raise ConfigError(f"{spec!r}: {_KNOWN_BUT_ABSENT[prefix]}", hint=f"use one of {FORMS}")
     name, *address = _ADDRESS.split(rest, maxsplit=1)
+    if prefix == "anthropic" and name.strip():
+        from .anthropic.client import AnthropicModel
+        from .anthropic.endpoint import resolve_anthropic
+
+        values = os.environ if environ is None else environ
+        return AnthropicModel(resolve_anthropic(name.strip(), address[0] if address else "", values))
     if prefix not in _REMOTE or not name.strip():
         raise UsageError(f"{spec!r} names no model", hint=f"valid forms: {FORMS}")
     from .remote.client import RemoteModel
