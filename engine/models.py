@@ -1,4 +1,4 @@
-"""Model strings to models: ``embedded``, ``openai:NAME``, ``vllm:NAME@URL``."""
+"""Model strings to models: ``embedded``, ``vllm:NAME@URL``, ``anthropic:NAME``, ``llama:FILE``, ..."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ FORMS = (
 _REMOTE = ("openai", "vllm")
 _ADDRESS = re.compile(r"@(?=https?://)")
 _KNOWN_BUT_ABSENT = {
-    "llama": "models in process by llama.cpp are not part of this version",
     "kimi": "the native engine is not part of this version",
 }
 
@@ -38,6 +37,10 @@ def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatMo
     if prefix in _KNOWN_BUT_ABSENT and colon:
         raise ConfigError(f"{spec!r}: {_KNOWN_BUT_ABSENT[prefix]}", hint=f"use one of {FORMS}")
     name, *address = _ADDRESS.split(rest, maxsplit=1)
+    if prefix == "llama" and rest.strip():
+        from .gguf.model import LlamaModel, resolve_file
+
+        return LlamaModel(resolve_file(rest.strip(), os.environ if environ is None else environ))
     if prefix == "anthropic" and name.strip():
         from .anthropic.client import AnthropicModel
         from .anthropic.endpoint import resolve_anthropic
