@@ -29,6 +29,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "apply": ("apply", "apply", "Apply the last verified patch to your working tree."),
     "undo": ("apply", "undo", "Take the last applied patch back."),
     "doctor": ("doctor", "command", "What is here, what is missing, what each missing thing costs."),
+    "model": ("model", "group", "Probe a model's endpoint, list its models, keep its key."),
     "session": ("session", "group", "List, show and export recorded runs."),
     "sandbox": ("sandbox", "group", "Build, list and prune sandbox images."),
 }

@@ -42,6 +42,8 @@ class ReasoningPart(Frozen):
     text: str
     field: str = "reasoning_content"
     """The name under which the endpoint sent it and wants it back."""
+    source: str = ""
+    """Which model thought it (see ``OpaquePart.provider``); empty: the one that is being asked."""
 
 
 class ImagePart(Frozen):
@@ -112,6 +114,7 @@ class ReasoningDelta(Frozen):
     kind: Literal["reasoning_delta"] = "reasoning_delta"
     text: str
     field: str = "reasoning_content"
+    source: str = ""
 
 
 class TextDelta(Frozen):

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from ..sandbox.base.errors import ConfigError, UsageError
 from .chat import ChatModel
 
+_REMOTE = ("openai", "vllm", "sglang", "llamacpp", "ollama", "deepseek", "kimi-api", "openrouter")
 FORMS = (
-    "embedded, openai:NAME, openai:NAME@http://host/v1, vllm:NAME@http://host:8000/v1, "
-    "anthropic:NAME, llama:PATH.gguf"
+    "embedded, llama:FILE.gguf, openai:NAME, anthropic:NAME, vllm:NAME@http://host:8000/v1"
+    " (also sglang, llamacpp, ollama, deepseek, kimi-api, openrouter; each with or without @URL)"
 )
 
-_REMOTE = ("openai", "vllm")
 _ADDRESS = re.compile(r"@(?=https?://)")
 _KNOWN_BUT_ABSENT = {
     "kimi": "the native engine is not part of this version",
@@ -36,21 +36,30 @@ def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatMo
     prefix, colon, rest = text.partition(":")
     if prefix in _KNOWN_BUT_ABSENT and colon:
         raise ConfigError(f"{spec!r}: {_KNOWN_BUT_ABSENT[prefix]}", hint=f"use one of {FORMS}")
-    name, *address = _ADDRESS.split(rest, maxsplit=1)
+    values = os.environ if environ is None else environ
     if prefix == "llama" and rest.strip():
         from .gguf.model import LlamaModel, resolve_file
 
-        return LlamaModel(resolve_file(rest.strip(), os.environ if environ is None else environ))
-    if prefix == "anthropic" and name.strip():
+        return LlamaModel(resolve_file(rest.strip(), values))
+    name, url = split_address(rest)
+    if prefix not in (*_REMOTE, "anthropic") or not name:
+        raise UsageError(f"{spec!r} names no model", hint=f"valid forms: {FORMS}")
+    from .remote.credentials import stored_key
+
+    # An environment given is the whole world: the keyring of this machine is not part of it.
+    stored = stored_key if environ is None else None
+    if prefix == "anthropic":
         from .anthropic.client import AnthropicModel
         from .anthropic.endpoint import resolve_anthropic
 
-        values = os.environ if environ is None else environ
-        return AnthropicModel(resolve_anthropic(name.strip(), address[0] if address else "", values))
-    if prefix not in _REMOTE or not name.strip():
-        raise UsageError(f"{spec!r} names no model", hint=f"valid forms: {FORMS}")
+        return AnthropicModel(resolve_anthropic(name, url, values, stored))
     from .remote.client import RemoteModel
     from .remote.endpoint import resolve
 
-    url = address[0] if address else ""
-    return RemoteModel(resolve(prefix, name.strip(), url, os.environ if environ is None else environ))
+    return RemoteModel(resolve(prefix, name, url, values, stored))
+
+
+def split_address(text: str) -> tuple[str, str]:
+    """``NAME@URL`` as name and address; the address is empty where there is none."""
+    name, *address = _ADDRESS.split(text, maxsplit=1)
+    return name.strip(), address[0] if address else ""

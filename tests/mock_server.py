@@ -126,8 +126,18 @@ def _parts(text: str, size: int = 7) -> list[str]:
 class MockServer:
     """``with MockServer(script) as server: ... server.url ... server.requests``."""
 
-    def __init__(self, script: Script, *, validators: Sequence[Callable[[Request], str | None]] = ()) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        validators: Sequence[Callable[[Request], str | None]] = (),
+        documents: dict[str, Any] | None = None,
+    ) -> None:
+        """``documents``: what GET gives, by path: a Reply, or a value sent as JSON; others are 404."""
         self.requests: list[Request] = []
+        self.looked_at: list[str] = []
+        """Paths of GET requests."""
+        self._documents = documents or {}
         self.script_errors: list[str] = []
         """What went wrong on the test's side (script ran out); check it is empty."""
         self._script = script
@@ -179,6 +189,11 @@ class MockServer:
                 body = json.loads(self.rfile.read(length) or b"{}")
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 self._play(server._answer(Request(self.path, headers, body)))
+
+            def do_GET(self) -> None:
+                server.looked_at.append(self.path)
+                found = server._documents.get(self.path, error(404, {"detail": "Not Found"}))
+                self._play(found if isinstance(found, Reply) else error(200, found))
 
             def _play(self, reply: Reply) -> None:
                 self.close_connection = True

@@ -33,6 +33,8 @@ class StepStarted(Frozen):
     kind: Literal["step_started"] = "step_started"
     step: int
     effort: Effort
+    reason: str = ""
+    """Why this thinking tier."""
 
 
 class ToolStarted(Frozen):

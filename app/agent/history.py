@@ -27,6 +27,7 @@ from ...engine.chat import (
 )
 from ...sandbox.base.secrets import redact, redact_json
 from ..sessions import SessionWriter
+from .near_json import read_near_json
 
 UNNAMED = "unnamed_tool"
 """Stands in the history for a call without a name: endpoints refuse an empty one."""
@@ -42,6 +43,8 @@ class Call:
     """None when the model's text was no JSON object."""
     problem: str = ""
     """For the model: why the call cannot be run as written."""
+    remark: str = ""
+    """For the model, with the result: how a call that was nearly right was read."""
 
 
 class StepBuilder:
@@ -63,7 +66,7 @@ class StepBuilder:
         if isinstance(event, TextDelta):
             self._extend(TextPart(text=event.text))
         elif isinstance(event, ReasoningDelta):
-            self._extend(ReasoningPart(text=event.text, field=event.field))
+            self._extend(ReasoningPart(text=event.text, field=event.field, source=event.source))
         elif isinstance(event, ToolCallEnd):
             # The finish reason, which tells truncated from malformed, comes later: see `message`.
             self._join()
@@ -167,8 +170,14 @@ def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
         value = json.loads(part.arguments, strict=False)
         if isinstance(value, str):
             value = json.loads(value, strict=False)
-    except ValueError as error:
-        return _broken(part, name, truncated, str(error))
+    except (ValueError, RecursionError) as error:
+        near = None if truncated else read_near_json(part.arguments)
+        if near is None:
+            return _broken(part, name, truncated, str(error))
+        value, fault = near
+        arguments = json.dumps(value)
+        remark = f"[The arguments were not valid JSON ({fault}); they were read as {_shown(arguments)}]"
+        return Call(part.model_copy(update={"name": name, "arguments": arguments}), value, remark=remark)
     if not isinstance(value, dict):
         return _broken(part, name, truncated, f"an object is needed, not {type(value).__name__}")
     return Call(part.model_copy(update={"name": name, "arguments": _valid(part.arguments, value)}), value)
@@ -203,6 +212,10 @@ def _valid(raw: str, value: dict[str, Any]) -> str:
     except ValueError:
         pass
     return json.dumps(value)
+
+
+def _shown(arguments: str) -> str:
+    return arguments if len(arguments) <= 300 else f"{arguments[:300]}..."
 
 
 def _broken(part: ToolCallPart, name: str, truncated: bool, why: str) -> Call:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...engine.chat import ChatModel, Effort, Message, StepDiscarded
+from ...engine.chat import ChatModel, Message, StepDiscarded
 from ...sandbox.base.errors import (
     BudgetExceeded,
     LoopDetected,
@@ -38,6 +38,7 @@ from .limits import Limit, RunState, out_of_time
 from .permissions import Permissions
 from .signals import cancellation
 from .streams import closing
+from .tiers import EffortChoice, Tier, TierScheduler
 from .tool_calls import Answered, Ask, ToolCalls
 
 WAITING = "while the model had not begun to answer"
@@ -86,9 +87,11 @@ class Agent:
         self._denials = Denials()
 
     async def run(
-        self, messages: Sequence[Message], *, effort: Effort = "high", seed: int = 0
+        self, messages: Sequence[Message], *, effort: EffortChoice = "high", seed: int = 0
     ) -> AgentOutcome:
         """Runs to the end; errors of the tree become the outcome, cancellation is passed on.
+
+        ``effort`` "auto" leaves the thinking tier of each step to the scheduler.
 
         Raises:
             asyncio.CancelledError: everything running was ended and recorded before.
@@ -110,23 +113,22 @@ class Agent:
         assert self.outcome is not None
         return self.outcome
 
-    async def _converse(self, history: History, state: RunState, effort: Effort, seed: int) -> str:
+    async def _converse(self, history: History, state: RunState, effort: EffortChoice, seed: int) -> str:
         for limit in self._limits:
             limit.on_start(state)
-        retrying = False
+        tiers = TierScheduler(effort, self._context.target_tests)
         while True:
             for limit in self._limits:
                 limit.before_step(state)
             state.step += 1
-            # An answer lost in thinking is asked for once more with less thinking, then given up.
-            step = await self._ask_model(history, state, "low" if retrying else effort, seed)
+            step = await self._ask_model(history, state, tiers.next(), seed)
             if step.empty:
-                if retrying or step.reason == "content_filter":
-                    raise ModelError(f"the model gave no answer (finish reason: {step.reason})")
-                retrying = True
+                # An answer lost in thinking is asked for once more with less thinking, then given up.
+                if not tiers.lost_answer(step.reason, step.usage):
+                    raise _no_answer(step)
                 self._emit(StepDiscarded(reason=f"no answer ({step.reason}); asking with less thinking"))
                 continue
-            retrying = False
+            tiers.answer_came()
             message = step.message()
             history.append(message)
             if not step.calls:
@@ -137,17 +139,24 @@ class Agent:
             answered: list[Answered] = []
             record = partial(self._record, history, answered)
             await self._calls.run(step.calls, state.deadline, record)
+            tiers.see(answered)
             self._denials.after_step(answered)
 
-    async def _ask_model(self, history: History, state: RunState, effort: Effort, seed: int) -> StepBuilder:
+    async def _ask_model(self, history: History, state: RunState, tier: Tier, seed: int) -> StepBuilder:
         """Streams one step into a builder; the deadline of the run cuts it."""
-        self._emit(StepStarted(step=state.step, effort=effort))
+        self._emit(StepStarted(step=state.step, effort=tier.effort, reason=tier.reason))
         step = StepBuilder()
         left = None if state.deadline is None else max(0.0, state.deadline - time.monotonic())
         clock = asyncio.timeout(left)
         try:
             async with clock:
-                stream = self._model.stream(history.messages, self._specs, effort=effort, seed=seed)
+                stream = self._model.stream(
+                    history.messages,
+                    self._specs,
+                    effort=tier.effort,
+                    max_output_tokens=tier.output_tokens,
+                    seed=seed,
+                )
                 async with closing(stream) as events:
                     async for event in events:
                         step.feed(event)
@@ -172,6 +181,8 @@ class Agent:
     def _record(self, history: History, results: list[Answered], answered: Answered) -> None:
         """Appends one result, with the remarks of the limits, before anything else can happen."""
         part, loop = answered.result, None
+        if answered.call.remark:
+            part = part.model_copy(update={"text": f"{part.text}\n{answered.call.remark}"})
         for limit in self._limits:
             try:
                 remark = limit.after_call(answered.call, answered.permission, part)
@@ -201,3 +212,13 @@ class Agent:
             self._session.append(event.kind, event.model_dump(exclude=skip))
         for shown in self._cleaner.feed(event):
             self._on_event(shown)
+
+
+def _no_answer(step: StepBuilder) -> ModelError:
+    if step.reason == "content_filter":
+        return ModelError(
+            "the model's provider refused to answer (finish reason: content_filter)",
+            hint="another model or provider may answer",
+        )
+    hint = "raise the server's output limit, or choose a lower --effort" if step.reason == "length" else ""
+    return ModelError(f"the model gave no answer (finish reason: {step.reason})", hint=hint)

@@ -9,6 +9,7 @@ import click
 
 from .age import process_age_s
 from .shared import (
+    allow_http_option,
     check_sandbox,
     issue_option,
     not_empty,
@@ -39,14 +40,22 @@ from .shared import (
     callback=not_empty,
     default="embedded",
     show_default=True,
-    help="embedded (needs no network), openai:NAME, openai:NAME@URL or vllm:NAME@URL.",
+    help="embedded (needs no network), llama:FILE.gguf, or KIND:NAME or KIND:NAME@URL with KIND one of"
+    " openai, anthropic, vllm, sglang, llamacpp, ollama, deepseek, kimi-api, openrouter.",
 )
 @click.option(
     "--effort",
-    type=click.Choice(["low", "high", "max"]),
-    default="high",
+    type=click.Choice(["auto", "low", "high", "max"]),
+    default="auto",
     show_default=True,
-    help="How hard a remote model thinks; changes nothing for embedded.",
+    help="How hard a remote model thinks; auto: each step as much as it needs. Changes nothing for embedded.",
+)
+@allow_http_option
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="Ends the run; needs an endpoint that tells costs, or prices (WHIMBREL_PRICES).",
 )
 @sandbox_options
 @click.option(
@@ -100,6 +109,7 @@ def command(ctx: click.Context, **given: Any) -> None:
         trust=given["trust"],
         model=given["model"],
         effort=given["effort"],
+        max_cost_usd=given["max_cost"],
         sandbox=given["sandbox"],
         image=given["image"],
         network=given["network"],

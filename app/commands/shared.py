@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,19 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
+def _allow_http(_: click.Context, __: click.Parameter, value: bool) -> None:
+    if value:
+        # The one place that addresses are judged by, also where a model is loaded much later.
+        os.environ["WHIMBREL_ALLOW_HTTP"] = "1"
+
+
+allow_http_option = click.option(
+    "--allow-http",
+    is_flag=True,
+    expose_value=False,
+    callback=_allow_http,
+    help="Let plain HTTP carry your code and key to another machine (or set WHIMBREL_ALLOW_HTTP=1).",
+)
 repository_options = together(
     click.option(
         "--repo", metavar="PATH", callback=path_given, default=".", help="The repository (default: here)."

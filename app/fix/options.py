@@ -22,7 +22,10 @@ class FixOptions:
     python: str | None = None
     trust: bool = False
     model: str = "embedded"
-    effort: str = "high"
+    effort: str = "auto"
+    """low, high, max, or auto: the scheduler's choice per step."""
+    max_cost_usd: float | None = None
+    """Of the model; None: no limit."""
     sandbox: str = "auto"
     image: str | None = None
     network: bool = False

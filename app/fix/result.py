@@ -53,6 +53,8 @@ class FixResult:
     seed: int = 0
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     steps: int = 0
+    tiers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Per model step: the thinking tier that was asked for, and why."""
     search: dict[str, Any] = field(default_factory=dict[str, Any])
     timings_s: dict[str, float] = field(default_factory=dict[str, float])
     started_at: str = ""

@@ -7,14 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ...engine.chat import Effort
 from ...engine.models import load_model
-from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
-from ..agent.limits import MaxAnswer, MaxSteps, MaxTime
+from ..agent.events import (
+    AgentEvent,
+    ModelNotice,
+    Notice,
+    StepStarted,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from ..agent.limits import MaxAnswer, MaxCost, MaxSteps, MaxTime
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Permissions
+from ..agent.profiles import get_ready
 from ..agent.prompts import delimited, opening
+from ..agent.tiers import EffortChoice
 from ..evidence import EvidenceLedger
 from ..sessions import SessionWriter
 from ..tools.base import ToolContext
@@ -42,6 +51,10 @@ class AttemptLog:
     search: dict[str, Any] = field(default_factory=dict[str, Any])
     explanation: str = ""
     ambiguous: bool = False
+    tiers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def see_step(self, event: StepStarted) -> None:
+        self.tiers.append({"step": event.step, "tier": event.effort, "reason": event.reason})
 
     def see(self, event: ToolFinished) -> None:
         data = cast("dict[str, Any]", event.data) if isinstance(event.data, dict) else {}
@@ -104,6 +117,7 @@ class AttemptLog:
 
     def into(self, result: FixResult) -> None:
         result.located, result.attempts, result.search = self.located, self.attempts, self.search
+        result.tiers = self.tiers
 
 
 async def do_the_work(
@@ -139,6 +153,8 @@ async def do_the_work(
         # From here on the model acts: what it does to files that no patch holds is undone for the proof.
         await stage.workspace.mark_unrecorded()
         await recall(context, reproduction.before, reproduction.flaky)
+        takes_tiers = model.capabilities.effort is not False
+        await get_ready(model)
         agent = Agent(
             model,
             default_tools(),
@@ -149,15 +165,16 @@ async def do_the_work(
                 MaxTime(max(1.0, deadline - time.monotonic())),
                 MaxAnswer(),
                 LoopGuard(),
+                *([MaxCost(options.max_cost_usd)] if options.max_cost_usd else []),
             ],
             permissions=Permissions.for_sandbox(stage.sandbox.describe()),
-            on_event=lambda event: _show(event, attempts, emit, tell),
+            on_event=lambda event: _show(event, attempts, emit, tell, takes_tiers),
         )
         messages = opening(
             _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
         )
         try:
-            return await agent.run(messages, effort=cast("Effort", options.effort), seed=options.seed)
+            return await agent.run(messages, effort=cast("EffortChoice", options.effort), seed=options.seed)
         finally:
             attempts.see_unfinished(context.scratch)
     finally:
@@ -187,15 +204,25 @@ def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
     return facts
 
 
-def _show(event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callable[[str, str], None]) -> None:
+def _show(
+    event: AgentEvent,
+    attempts: AttemptLog,
+    emit: Listener,
+    tell: Callable[[str, str], None],
+    takes_tiers: bool,
+) -> None:
     if isinstance(event, ToolFinished):
         attempts.see(event)
+    elif isinstance(event, StepStarted) and takes_tiers:
+        attempts.see_step(event)
     emit(JobEvent("agent", data=event.model_dump()))
     if isinstance(event, ToolProgress):
         tell("progress", event.text)
     elif isinstance(event, ToolStarted):
         tell("progress", event.name)
     elif isinstance(event, StepStarted):
-        tell("progress", f"step {event.step}")
+        tell("progress", f"step {event.step}" + (f" ({event.effort}: {event.reason})" if takes_tiers else ""))
+    elif isinstance(event, ModelNotice):
+        tell("info", event.text)
     elif isinstance(event, Notice):
         tell("warning" if event.level != "info" else "info", event.text)

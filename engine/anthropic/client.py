@@ -34,6 +34,7 @@ from .encode import (
     open_round_without_thinking,
     without_thinking,
 )
+from .endpoint import HOST
 
 VERSION = "2023-06-01"
 _INTERLEAVED = "interleaved-thinking-2025-05-14"
@@ -65,7 +66,7 @@ class AnthropicModel:
         self._sleep = sleep
         base = endpoint.base_url
         self._url = f"{base if base.endswith('/v1') else base + '/v1'}/messages"
-        self._official = httpx.URL(base).host == "api.anthropic.com"
+        self._official = httpx.URL(base).host == HOST
         self._most: int | None = None
         """``max_tokens`` that the model does not go beyond, once it has said so."""
         self._adaptive = False
@@ -158,7 +159,8 @@ class AnthropicModel:
                 body["messages"] = [*body["messages"], so_far]
                 continue
             if spent is not None:
-                yield spent
+                prices = self._endpoint.prices
+                yield prices.complete(spent) if prices else spent
             yield decoder.finished()
             return
 
@@ -180,7 +182,7 @@ class AnthropicModel:
             "stream": True,
         }
         notice = ""
-        if "thinking" in self._refused:
+        if "thinking" in self._refused or not self._endpoint.thinking:
             messages = without_thinking(messages)
         elif self._adaptive:
             self._think_adaptively(body, effort)
@@ -194,8 +196,7 @@ class AnthropicModel:
             body["system"] = system
         if specs:
             body["tools"] = specs
-        body["messages"] = messages
-        return body, notice
+        return {**body, **self._endpoint.extra_body, "messages": messages}, notice
 
     def _think_adaptively(self, body: dict[str, Any], effort: Effort) -> None:
         body["thinking"] = {"type": "adaptive"}
@@ -213,7 +214,7 @@ class AnthropicModel:
             Failure.CONTEXT_OVERFLOW,
         ):
             return ""
-        said = error.message
+        said = error.detail
         limit = _TOO_MANY.search(said)
         if limit and "limit" not in changed and int(limit[2]) < body["max_tokens"]:
             changed.add("limit")

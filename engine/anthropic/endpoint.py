@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...sandbox.base.errors import ConfigError
-from ..remote.endpoint import Endpoint, resolve
+from ..remote.dialects import Dialect
+from ..remote.endpoint import Endpoint, StoredKey, resolve
 
-OFFICIAL_URL = "https://api.anthropic.com"
+HOST = "api.anthropic.com"
+_FAMILY = Dialect(
+    "anthropic",
+    "Anthropic",
+    url=f"https://{HOST}/v1",
+    keys=("ANTHROPIC_API_KEY",),
+    needs_key=True,
+    hosts=(HOST,),
+)
 
 
-def resolve_anthropic(model: str, url: str, environ: Mapping[str, str]) -> Endpoint:
-    """The address checked as for any remote model; the key is ANTHROPIC_API_KEY.
+def resolve_anthropic(
+    model: str, url: str, environ: Mapping[str, str], stored_key: StoredKey | None = None
+) -> Endpoint:
+    """The address and key, as for any remote model; without an address ANTHROPIC_BASE_URL or the original.
 
     Raises:
-        ConfigError: unusable URL, plain HTTP to another machine, or a key that is missing.
+        ConfigError: unusable URL, plain HTTP to another machine, a key that is missing, or a bad setting.
     """
-    named = (
-        url or environ.get("WHIMBREL_BASE_URL", "").strip() or environ.get("ANTHROPIC_BASE_URL", "").strip()
-    )
-    endpoint = resolve("anthropic", model, named or OFFICIAL_URL, environ)
-    if endpoint.api_key is None and endpoint.base_url.startswith(f"{OFFICIAL_URL}/"):
-        raise ConfigError("no key for api.anthropic.com", hint="set ANTHROPIC_API_KEY or WHIMBREL_API_KEY")
-    return endpoint
+    named = url or environ.get("ANTHROPIC_BASE_URL", "").strip()
+    return resolve("anthropic", model, named, environ, stored_key, _FAMILY)

@@ -7,7 +7,7 @@ answer with the ``id`` of its request::
 
     {"id": 1, "do": "count", "messages": [...], "tools": [...]}     -> {"id": 1, "tokens": 123}
     {"id": 2, "do": "answer", "messages": [...], "tools": [...], "seed": 0, "most_tokens": 100,
-     "thinking_tokens": 50, "call_first": false}                    -> {"id": 2, "text": "..."} ...
+     "answer_tokens": 80, "thinking_tokens": 50, "call_first": false} -> {"id": 2, "text": "..."} ...
                                                                        {"id": 2, "done": {...}}
     {"id": 2, "do": "abort"}
     -> instead of any of these: {"id": 2, "failed": reason, "kind": "overflow" | "failure"}
@@ -99,6 +99,7 @@ class Child:
         wanted = Wanted(
             seed=request["seed"],
             most_tokens=request["most_tokens"],
+            answer_tokens=request["answer_tokens"],
             thinking_tokens=request["thinking_tokens"],
             grammar=(lambda opened: call_grammar(functions, opened=opened)) if functions else None,
             call_first=request["call_first"],

@@ -144,6 +144,7 @@ class LlamaModel:
             **_conversation(history, tools),
             "seed": secrets.randbits(31) if seed is None else seed,
             "most_tokens": thinking + _ANSWER if max_output_tokens is None else max_output_tokens,
+            "answer_tokens": _ANSWER if max_output_tokens is None else max_output_tokens,
             "thinking_tokens": thinking,
             "call_first": self._call_first and bool(tools),
         }

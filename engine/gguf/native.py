@@ -36,6 +36,9 @@ class Wanted:
 
     seed: int
     most_tokens: int
+    """Of thinking and answer together."""
+    answer_tokens: int
+    """Of the answer alone."""
     thinking_tokens: int
     """After so many tokens of thinking the block is closed for the model."""
     grammar: Callable[[bool], str] | None = None
@@ -192,7 +195,7 @@ class Engine:
                 following = [token, *run.closing()]
                 for extra in following[1:]:
                     say(run.take(extra))
-                if run.count >= wanted.most_tokens or position + len(following) >= self._window:
+                if run.full or position + len(following) >= self._window:
                     reason = "length"
                     break
                 for each in following:
@@ -251,6 +254,12 @@ class _Run:
         self._constrained = False
         self._chain = self._sampler(wanted.grammar(False) if wanted.call_first and wanted.grammar else "")
         self._constrained = wanted.call_first and wanted.grammar is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether the answer is as long as it may be."""
+        wanted = self._wanted
+        return self.count >= wanted.most_tokens or self.count - self.thought >= wanted.answer_tokens
 
     def sample(self, context: Any) -> int:
         return int(self._api.llama_sampler_sample(self._chain, context, -1))

@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+import copy
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, cast
-
-import httpx
-import openai
+from typing import Any
 
 from ..chat import (
     Capabilities,
     Effort,
     Message,
     ModelNotice,
+    ReasoningDelta,
     StepDiscarded,
     StreamEvent,
     ToolSpec,
+    Usage,
 )
-from .decode import StepDecoder
+from .decode import REASONING_FIELDS
+from .dialects import ANSWER_RESERVE, TOKEN_CAPS
 from .endpoint import Endpoint
-from .failures import MAX_BODY, Failure, RemoteError, classify
+from .failures import Failure, RemoteError
+from .learned import Learned
+from .prices import Prices
+from .profile import Profile
 from .retry import RetryPolicy
-from .sse import MAX_ANSWER_BYTES, AnswerTooLarge, StreamParser
-from .wire import encode_messages, encode_tools, estimate_tokens
+from .thinking import ThinkingWatch
+from .transport import Transport
+from .wire import ReplyForm, encode_messages, encode_tools, estimate_tokens
 
-_OPTIONAL = ("reasoning_effort", "stream_options", "seed", "parallel_tool_calls", "max_completion_tokens")
-"""Request fields that a server may refuse; each is left out for good after its first refusal."""
-
-_EFFORTS: dict[Effort, str] = {"low": "low", "high": "high", "max": "high"}
+_WINDOW_IN_ERROR = re.compile(
+    r"(?:maximum context length is|available context size \(|maximum model length of|context window of"
+    r"|n_ctx[\"' :=]+)\s*(\d{3,9})"
+)
+_MARGIN = 64
+"""Tokens of template that no estimate sees."""
 
 
 class RemoteModel:
-    """Implements ChatModel over HTTP, with the ``openai`` package for the request and our own reading
-    of the stream: the package would drop fields and give up on shapes that real servers send.
-    """
+    """Implements ChatModel over HTTP."""
 
     def __init__(
         self,
@@ -47,47 +52,55 @@ class RemoteModel:
         timeout_s: float = 600.0,
     ) -> None:
         """``timeout_s`` is the longest silence of the server, not the length of an answer."""
-        self._endpoint = endpoint
+        self.endpoint = endpoint
+        self.transport = Transport(endpoint, timeout_s)
+        self.thinking = endpoint.thinking
+        """Whether the model may think; may be changed between two steps. While it is False no
+        thinking of earlier steps is sent either."""
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
-        self._refused: set[str] = set()
-        # A server without a key of its own gets none, and only OpenAI learns the OpenAI account.
-        left_out = () if endpoint.is_openai else ("OpenAI-Organization", "OpenAI-Project")
-        self._left_out = {
-            name: openai.Omit() for name in (*left_out, *(() if endpoint.api_key else ("Authorization",)))
-        }
-        # No redirects: a key must not follow one to another host.
-        self._http = httpx.AsyncClient(
-            timeout=httpx.Timeout(timeout_s, connect=15.0),
-            follow_redirects=False,
-            # A stream gains nothing by compression, and small packets may unpack to anything.
-            headers={"accept-encoding": "identity"},
-            event_hooks={"response": [_bound_error_body]},
-        )
-        self._client = openai.AsyncOpenAI(
-            api_key=endpoint.api_key or "none",
-            base_url=endpoint.base_url,
-            max_retries=0,
-            http_client=cast(Any, self._http),
-        )
+        self._learned = Learned()
+        self._watch = ThinkingWatch(self.name)
+        self._profile: Profile | None = None
+        self._window: int | None = None
+        self._seen_field = ""
 
     @property
     def name(self) -> str:
-        return f"{self._endpoint.prefix}:{self._endpoint.model}"
+        return f"{self.endpoint.prefix}:{self.endpoint.model}"
 
     @property
     def context_window(self) -> int | None:
-        return None
+        """As a probe found it, or as a refusal of too long a prompt told it."""
+        known = self._profile.context_window if self._profile else None
+        return known or self._window
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities()
+        return self._profile.capabilities if self._profile else Capabilities()
+
+    def use_profile(self, profile: Profile) -> None:
+        """From now on steps are asked for as the profile says."""
+        self._profile = profile
+        if profile.yes("effort") is False and profile.value("reasoning_field"):
+            self._watch.known_to_be_ignored()
+        returned = profile.value("reasoning_returned")
+        if returned == "required":
+            self._learned.must_return = True
+        elif returned == "refused":
+            self._learned.refused_reasoning.update(REASONING_FIELDS)
+        content = profile.value("empty_content")
+        if content in ("null", "empty", "missing"):
+            self._learned.content = content
+        for field in ("thinking_budget", "thinking_token_budget"):
+            if profile.yes(field) is False:
+                self._learned.refused.add(field)
 
     def count_tokens(self, history: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
         return estimate_tokens(history, tools)
 
     async def close(self) -> None:
-        await self._client.close()
+        await self.transport.close()
 
     async def stream(
         self,
@@ -99,25 +112,31 @@ class RemoteModel:
         seed: int | None = None,
     ) -> AsyncIterator[StreamEvent]:
         """See ChatModel. Retrying is safe: no tool of a step runs before the step is complete."""
-        body = self._body(history, tools, effort, max_output_tokens, seed)
         failed, waited = 0, 0.0
         while True:
+            body = self._body(history, tools, effort, max_output_tokens, seed)
             streamed = False
+            step = self._watch.step(effort if self.thinking else None, _cap(body))
             try:
-                async with aclosing(self._attempt(body)) as events:
+                async with aclosing(self.transport.attempt(body)) as events:
                     async for event in events:
                         streamed = True
+                        if isinstance(event, ReasoningDelta):
+                            self._seen_field = event.field
+                        elif isinstance(event, Usage):
+                            event = self._priced(event)
+                        notice = step.see(event)
+                        if notice:
+                            yield ModelNotice(text=notice)
                         yield event
                 return
             except RemoteError as error:
                 if streamed:
                     yield StepDiscarded(reason=error.message)
-                if error.parameter and error.parameter in body:
-                    del body[error.parameter]
-                    self._refused.add(error.parameter)
-                    yield ModelNotice(
-                        text=f"{self.name} does not take {error.parameter}; going on without it"
-                    )
+                self._note_window(error)
+                lesson = self._learned.learn(error, body)
+                if lesson:
+                    yield ModelNotice(text=f"{self.name}: {lesson}")
                     continue
                 failed += 1
                 delay = self._retry.delay(error, failed, waited)
@@ -127,6 +146,8 @@ class RemoteModel:
             await self._sleep(delay)
             waited += delay
 
+    # ------------------------------------------------------------ the request
+
     def _body(
         self,
         history: Sequence[Message],
@@ -135,114 +156,73 @@ class RemoteModel:
         max_output_tokens: int | None,
         seed: int | None,
     ) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "messages": encode_messages(history, self._endpoint.provider),
+        dialect = self.endpoint.dialect
+        fields: dict[str, Any] = {
             "stream_options": {"include_usage": True},
-            "reasoning_effort": _EFFORTS[effort],
+            **copy.deepcopy(dict(dialect.always)),
+            **copy.deepcopy(dict(dialect.tiers.get(effort if self.thinking else "off", {}))),
+            **copy.deepcopy(dict(self.endpoint.extra_body)),
+        }
+        limit = self._output_limit(history, tools, max_output_tokens)
+        if limit is not None:
+            default = "max_completion_tokens" if self.endpoint.is_openai else dialect.output_limit
+            fields[self._learned.output_limit or default] = limit
+        if dialect.token_cap and self.thinking and self._profile and self._profile.yes(dialect.token_cap):
+            cap = TOKEN_CAPS[effort]
+            fields[dialect.token_cap] = cap if limit is None else max(1, min(cap, limit - ANSWER_RESERVE))
+        if seed is not None:
+            fields["seed"] = seed
+        body: dict[str, Any] = {
+            "messages": encode_messages(history, self.endpoint.provider, self._reply_form()),
+            **self._learned.apply(fields),
         }
         if tools:
             body["tools"] = encode_tools(tools)
-        if max_output_tokens is not None:
-            body["max_completion_tokens" if self._endpoint.is_openai else "max_tokens"] = max_output_tokens
-        if seed is not None:
-            body["seed"] = seed
-        return {key: value for key, value in body.items() if key not in self._refused}
+        return body
 
-    async def _attempt(self, body: dict[str, Any]) -> AsyncGenerator[StreamEvent]:
-        parser, decoder = StreamParser(), StepDecoder(self._endpoint.provider)
-        try:
-            # The whole body goes through extra_body: the typed route walks every message again
-            # and knows nothing of reasoning fields.
-            async with self._client.chat.completions.with_streaming_response.create(
-                model=self._endpoint.model,
-                messages=[],
-                stream=True,
-                extra_body=body,
-                extra_headers=self._left_out,
-            ) as response:
-                async for data in response.iter_bytes():
-                    for chunk in parser.feed(data):
-                        for event in _checked(decoder, chunk):
-                            yield event
-                    if parser.done:
-                        break
-            for chunk in parser.end():
-                for event in _checked(decoder, chunk):
-                    yield event
-        except openai.APIStatusError as error:
-            raise classify(
-                error.status_code, _text(error.response), dict(error.response.headers), optional=_OPTIONAL
-            ) from error
-        except AnswerTooLarge as error:
-            raise RemoteError(
-                Failure.TOO_LARGE,
-                f"{self._endpoint.base_url} sent over {MAX_ANSWER_BYTES >> 20} MiB in one answer",
-            ) from error
-        except (openai.APITimeoutError, httpx.TimeoutException) as error:
-            raise RemoteError(Failure.TIMEOUT, f"{self._endpoint.base_url} did not answer in time") from error
-        except (openai.APIConnectionError, httpx.HTTPError, httpx.StreamError) as error:
-            cut = decoder.has_content
-            if decoder.finish_reason is None:
-                raise RemoteError(
-                    Failure.STREAM_CUT if cut else Failure.CONNECTION,
-                    f"{self._endpoint.base_url}: {_cause(error)}",
-                ) from error
-        if decoder.finish_reason is None and not (parser.done and decoder.has_content):
-            if parser.leftover and not decoder.has_content:
-                raise classify(None, parser.leftover)
-            raise RemoteError(Failure.STREAM_CUT, f"{self._endpoint.base_url} ended its answer in the middle")
-        if parser.damaged:
-            raise RemoteError(
-                Failure.STREAM_CUT, f"{self._endpoint.base_url} sent a damaged piece of its answer"
-            )
-        for event in decoder.finish():
-            yield event
+    def _reply_form(self) -> ReplyForm:
+        learned, dialect = self._learned, self.endpoint.dialect
+        probed = self._profile.value("reasoning_input") if self._profile else None
+        wanted = learned.reasoning_field or probed or self._seen_field or dialect.reasoning_field
+        must = dialect.must_return if learned.must_return is None else learned.must_return
+        names = [str(wanted), *REASONING_FIELDS]
+        taken = [name for name in names if name in REASONING_FIELDS and name not in learned.refused_reasoning]
+        return ReplyForm(
+            thinking=self.thinking and bool(taken),
+            field=taken[0] if taken else dialect.reasoning_field,
+            renamed=bool(learned.reasoning_field or learned.refused_reasoning or probed),
+            must_return=must,
+            content=learned.content,
+        )
+
+    def _output_limit(
+        self, history: Sequence[Message], tools: Sequence[ToolSpec], wanted: int | None
+    ) -> int | None:
+        """Never less than the dialect advises, never more than what the window leaves."""
+        least = self.endpoint.dialect.least_output
+        if wanted is None and not least:
+            return None
+        limit = max(wanted or 2 * least, least)
+        if self.context_window is not None:
+            room = self.context_window - estimate_tokens(history, tools) - _MARGIN
+            # Without room the server's own words about the overflow are better than a silly limit.
+            limit = min(limit, room) if room > 0 else limit
+        return limit
+
+    # ------------------------------------------------------------ what answers tell
+
+    def _priced(self, usage: Usage) -> Usage:
+        prices = self.endpoint.prices
+        if prices is None and self._profile is not None and self._profile.prices is not None:
+            prices = Prices(*self._profile.prices)
+        return prices.complete(usage) if prices else usage
+
+    def _note_window(self, error: RemoteError) -> None:
+        told = _WINDOW_IN_ERROR.search(error.message) if error.failure is Failure.CONTEXT_OVERFLOW else None
+        if told:
+            self._window = int(told[1])
 
 
-def _checked(decoder: StepDecoder, chunk: dict[str, Any]) -> list[StreamEvent]:
-    """Events of a chunk; an error object inside a 200 stream is raised as what it is."""
-    if chunk.get("error") or chunk.get("object") == "error":
-        raise classify(None, json.dumps(chunk), optional=_OPTIONAL)
-    return list(decoder.feed(chunk))
-
-
-async def _bound_error_body(response: httpx.Response) -> None:
-    """The body of a refusal is read to its end by the ``openai`` package: no more of it than we look at."""
-    if response.status_code >= 300 and isinstance(response.stream, httpx.AsyncByteStream):
-        response.stream = _FirstBytes(response.stream, MAX_BODY)
-
-
-class _FirstBytes(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, limit: int) -> None:
-        self._stream = stream
-        self._left = limit
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for data in self._stream:
-            yield data[: self._left]
-            self._left -= len(data)
-            if self._left <= 0:
-                return
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-def _text(response: Any) -> str:
-    try:
-        return str(response.text)
-    except Exception as error:  # noqa: BLE001 - the body is only there to explain a failure we already have
-        return f"unreadable error body ({type(error).__name__})"
-
-
-def _cause(error: BaseException) -> str:
-    if isinstance(error.__cause__, httpx.HTTPError):
-        error = error.__cause__
-    if isinstance(error, httpx.RemoteProtocolError):
-        return f"what it sends is not proper HTTP ({' '.join(str(error).split())[:120]})"
-    if isinstance(error, httpx.DecodingError):
-        return "its answer cannot be unpacked"
-    if isinstance(error, httpx.ReadError):
-        return "the connection broke"
-    inner = error.__cause__ or error
-    return " ".join(str(inner).split()) or type(inner).__name__
+def _cap(body: dict[str, Any]) -> int | None:
+    cap = body.get("thinking_token_budget")
+    return cap if isinstance(cap, int) else None

@@ -108,7 +108,11 @@ class StepDecoder:
             if text or self._reasoning_field is None:
                 self._reasoning_field = field
                 self._content = self._content or bool(text)
-                yield from self._text("reasoning", text) if text else [ReasoningDelta(text="", field=field)]
+                yield from (
+                    self._text("reasoning", text)
+                    if text
+                    else [ReasoningDelta(text="", field=field, source=self._provider)]
+                )
             return
 
     def _text(self, channel: str, text: str) -> Iterator[StreamEvent]:
@@ -126,7 +130,8 @@ class StepDecoder:
     def _piece(self, channel: str, text: str) -> StreamEvent:
         if channel == "text":
             return TextDelta(text=text)
-        return ReasoningDelta(text=text, field=self._reasoning_field or REASONING_FIELDS[1])
+        field = self._reasoning_field or REASONING_FIELDS[1]
+        return ReasoningDelta(text=text, field=field, source=self._provider)
 
     def _note_usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):
@@ -137,10 +142,18 @@ class StepDecoder:
         self._usage = Usage(
             input_tokens=_count(usage, "prompt_tokens"),
             output_tokens=_count(usage, "completion_tokens"),
-            cached_tokens=_count(prompt, "cached_tokens"),
+            cached_tokens=_first(
+                _count(prompt, "cached_tokens"),
+                _count(usage, "cached_tokens"),  # Kimi
+                _count(usage, "prompt_cache_hit_tokens"),  # DeepSeek
+            ),
             reasoning_tokens=_count(completion, "reasoning_tokens"),
             cost_usd=_amount(cost),
         )
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _amount(value: Any) -> float | None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...sandbox.base.errors import ConfigError
+from .dialects import DIALECTS, Dialect
+from .learned import CORE
+from .prices import VARIABLE, Prices, parse_prices
 
-OPENAI_URL = "https://api.openai.com/v1"
+StoredKey = Callable[[str], str | None]
+"""Host (with its port) to the key that a person has stored for it."""
 
 
 @dataclass(frozen=True)
@@ -17,58 +23,120 @@ class Endpoint:
     """One chat-completions server."""
 
     prefix: str
-    """``openai`` or ``vllm``: the family, which chooses key variables and field names."""
+    """The family, a key of ``DIALECTS``, which chooses key variables and field names."""
     model: str
     base_url: str
     api_key: str | None
+    thinking: bool = True
+    prices: Prices | None = None
+    extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Request fields the person adds to every step."""
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECTS[self.prefix]
 
     @property
     def provider(self) -> str:
-        """Names this endpoint in opaque parts, so that they go back to it and nowhere else."""
-        return f"{self.prefix}@{urlsplit(self.base_url).netloc}"
+        """Names this model in opaque and reasoning parts, so that they go back to it and to no other."""
+        return f"{self.prefix}:{self.model}@{urlsplit(self.base_url).netloc}"
 
     @property
     def is_openai(self) -> bool:
         return self.base_url.startswith("https://api.openai.com/")
 
 
-def resolve(prefix: str, model: str, url: str, environ: Mapping[str, str]) -> Endpoint:
-    """Checks the address and takes the key from the environment, the only place for keys.
+def resolve(
+    prefix: str,
+    model: str,
+    url: str,
+    environ: Mapping[str, str],
+    stored_key: StoredKey | None = None,
+    dialect: Dialect | None = None,
+) -> Endpoint:
+    """Checks the address and takes the key from the environment, else from where the person stored it.
+
+    Args:
+        dialect: of a family that is no row of ``DIALECTS``.
 
     Raises:
-        ConfigError: unusable URL, plain HTTP to another machine, or a key that is missing.
+        ConfigError: unusable URL, plain HTTP to another machine, a key that is missing, or a bad setting.
     """
-    base = (url or environ.get("WHIMBREL_BASE_URL", "").strip() or _default_url(prefix, environ)).rstrip("/")
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{base!r} is not an http(s) address", hint=f"write {prefix}:NAME@https://host/v1")
-    if parts.username or parts.password:
-        raise ConfigError("the model address holds credentials", hint="put the key into WHIMBREL_API_KEY")
-    if (
-        parts.scheme == "http"
-        and not _is_loopback(parts.hostname)
-        and environ.get("WHIMBREL_ALLOW_HTTP") != "1"
-    ):
-        raise ConfigError(
-            f"plain HTTP to {parts.hostname} would send the key and your code in the clear",
-            hint="use https, or set WHIMBREL_ALLOW_HTTP=1 on a network you trust",
-        )
-    if not parts.path:
-        base += "/v1"
-    names = ("WHIMBREL_API_KEY", f"{prefix.upper()}_API_KEY")
+    dialect = dialect or DIALECTS[prefix]
+    base, host = check_address(url or _default_url(dialect, environ), environ, form=f"{prefix}:NAME")
+    names = ("WHIMBREL_API_KEY", *dialect.keys)
     key = next((environ[name].strip() for name in names if environ.get(name, "").strip()), None)
-    endpoint = Endpoint(prefix, model, base, key)
-    if key is None and endpoint.is_openai:
-        raise ConfigError("no key for api.openai.com", hint="set OPENAI_API_KEY or WHIMBREL_API_KEY")
+    if key is None and stored_key is not None:
+        key = stored_key(host)
+    if key is None and dialect.needs_key and urlsplit(base).hostname in dialect.hosts:
+        raise ConfigError(
+            f"no key for {host}",
+            hint=f"set {dialect.keys[0]} or WHIMBREL_API_KEY, or `whimbrel model login {host}`",
+        )
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ConfigError("the API key holds characters that cannot be sent", hint="check the key variable")
-    return endpoint
+    thinking = environ.get("WHIMBREL_THINKING", "").strip().lower()
+    if thinking not in ("", "on", "off"):
+        raise ConfigError("WHIMBREL_THINKING is neither on nor off", hint="leave it out or set it to off")
+    return Endpoint(
+        prefix,
+        model,
+        base,
+        key,
+        thinking=thinking != "off",
+        prices=parse_prices(environ.get(VARIABLE, "")),
+        extra_body=_extra_body(environ.get("WHIMBREL_EXTRA_BODY", "")),
+    )
 
 
-def _default_url(prefix: str, environ: Mapping[str, str]) -> str:
-    if prefix == "vllm":
-        return "http://127.0.0.1:8000/v1"
-    return environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
+def check_address(url: str, environ: Mapping[str, str], *, form: str = "") -> tuple[str, str]:
+    """The base address (``/v1`` added where it has no path) and the host with its port.
+
+    Raises:
+        ConfigError: it cannot be used, or must not.
+    """
+    base = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(base)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not host:
+        shown = f"write {form}@https://host/v1" if form else "write it like https://host/v1"
+        raise ConfigError(f"{base!r} is not an http(s) address", hint=shown)
+    if parts.username or parts.password:
+        raise ConfigError("the model address holds credentials", hint="put the key into WHIMBREL_API_KEY")
+    if parts.scheme == "http" and not _is_loopback(host) and environ.get("WHIMBREL_ALLOW_HTTP") != "1":
+        raise ConfigError(
+            f"plain HTTP to {host} would send the key and your code in the clear",
+            hint="use https, or --allow-http (WHIMBREL_ALLOW_HTTP=1) on a network you trust",
+        )
+    return base if parts.path else f"{base}/v1", parts.netloc.lower()
+
+
+def _default_url(dialect: Dialect, environ: Mapping[str, str]) -> str:
+    if not dialect.needs_key or dialect.prefix == "openai":
+        # A provider with one home of its own is not moved by a variable meant for servers.
+        own = environ.get("WHIMBREL_BASE_URL", "").strip()
+        if dialect.prefix == "openai":
+            own = own or environ.get("OPENAI_BASE_URL", "").strip()
+        return own or dialect.url
+    return dialect.url
+
+
+def _extra_body(text: str) -> dict[str, Any]:
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or CORE & set(value):
+        raise ConfigError(
+            "WHIMBREL_EXTRA_BODY is not a JSON object of request fields",
+            hint="""write for example {"thinking_budget": "max"}""",
+        )
+    return value
 
 
 def _is_loopback(host: str) -> bool:

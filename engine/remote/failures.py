@@ -34,6 +34,7 @@ class Failure(Enum):
     CONNECTION = "no connection"
     ADDRESS = "no chat server"
     TOO_LARGE = "answer too large"
+    REFUSAL = "refusal"
 
     @property
     def retryable(self) -> bool:
@@ -58,6 +59,7 @@ _HINTS = {
     Failure.RATE_LIMIT: "try again later",
     Failure.OVERLOADED: "try again later",
     Failure.CONNECTION: "is the server running and the address right?",
+    Failure.REFUSAL: "the provider's content rules refuse this request; try another model or provider",
     Failure.ADDRESS: "check the model's address; it usually ends in /v1",
 }
 
@@ -66,10 +68,18 @@ class RemoteError(ModelError):
     """A classified failure of a remote model."""
 
     def __init__(
-        self, failure: Failure, message: str, *, retry_after_s: float | None = None, parameter: str = ""
+        self,
+        failure: Failure,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        parameter: str = "",
+        detail: str = "",
     ) -> None:
         super().__init__(f"{failure.value}: {redact(message)}", hint=_HINTS.get(failure, ""))
         self.failure = failure
+        self.detail = detail or message
+        """The endpoint's own words at length; to learn from, not to show."""
         self.retry_after_s = retry_after_s
         self.parameter = parameter
         """The request field that the endpoint refuses (UNSUPPORTED_PARAMETER only)."""
@@ -88,10 +98,21 @@ _QUOTA = re.compile(
     r"|credit balance|billing|payment required|out of credits",
     re.IGNORECASE,
 )
+_MALFORMED = re.compile(
+    r"validation errors?\b|can only concatenate|literal_error|string_type|has no attribute|jinja|chat template|template error",
+    re.IGNORECASE,
+)
+"""Servers that answer 500 to a request they cannot take: asking again would change nothing."""
 _OVERLOADED = re.compile(r"overloaded|capacity|temporarily unavailable|server is busy", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
     r"unsupported|does not support|not supported|unknown|unrecogni[sz]ed|not permitted|unexpected"
-    r"|extra (?:inputs|fields)|invalid",
+    r"|extra (?:inputs|fields)|invalid|not allowed|should be|must be|one of|literal_error",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"content[ _]?(?:policy|filter(?:ed|ing)?\b)|responsible[ _]?ai|usage polic"
+    r"|safety (?:system|polic|filter)|flagged (?:as|by|for)|moderation"
+    r"|prohibited[ _]content|data_inspection_failed|invalid_prompt|high risk",
     re.IGNORECASE,
 )
 
@@ -129,9 +150,13 @@ def classify(
     failure = _failure(status, f"{code} {message}")
     refused = ""
     if failure is Failure.BAD_REQUEST and _UNSUPPORTED.search(f"{code} {message}"):
-        refused = next((name for name in optional if name == parameter or _names(message, name)), "")
+        refused = next(
+            (name for name in optional if name == parameter.partition(".")[0] or _names(message, name)), ""
+        )
         failure = Failure.UNSUPPORTED_PARAMETER if refused else failure
-    return RemoteError(failure, shown, retry_after_s=_retry_after(headers or {}), parameter=refused)
+    return RemoteError(
+        failure, shown, retry_after_s=_retry_after(headers or {}), parameter=refused, detail=message[:8000]
+    )
 
 
 def _web_page(body: str) -> str:
@@ -147,6 +172,8 @@ def _failure(status: int | None, text: str) -> Failure:
         return Failure.CONTEXT_OVERFLOW
     if status in (None, 400, 402, 403, 429) and (status == 402 or _QUOTA.search(text)):
         return Failure.QUOTA
+    if status in (None, 400, 403, 422, 451) and _REFUSED.search(text):
+        return Failure.REFUSAL
     if status in (401, 403):
         return Failure.AUTH
     if status == 413:
@@ -157,7 +184,7 @@ def _failure(status: int | None, text: str) -> Failure:
         return Failure.TIMEOUT
     if status in (502, 503, 529) or (status in (None, 500) and _OVERLOADED.search(text)):
         return Failure.OVERLOADED
-    if status is not None and 400 <= status < 500:
+    if status is not None and (400 <= status < 500 or (status == 500 and _MALFORMED.search(text))):
         return Failure.BAD_REQUEST
     if status is None and re.search(r"invalid_request|rate.?limit", text, re.IGNORECASE):
         return Failure.RATE_LIMIT if "limit" in text else Failure.BAD_REQUEST
@@ -195,7 +222,8 @@ def _unwrap(body: str) -> tuple[str, str, str]:
         )
         if isinstance(error.get("loc"), list):
             # FastAPI's form: {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs ..."}]}
-            parameter = str(error["loc"][-1])
+            places = [str(place) for place in error["loc"]]
+            parameter = ".".join(places[1:] if len(places) > 1 and places[0] == "body" else places)
         if inner is None:
             break
         if isinstance(inner, str):

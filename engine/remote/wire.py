@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from ..chat import (
     ImagePart,
@@ -15,18 +16,42 @@ from ..chat import (
     ToolResultPart,
     ToolSpec,
 )
+from .decode import REASONING_FIELDS
 
 _IMAGE_TOKENS = 1600
 _BYTES_PER_TOKEN = 3.0
 """Conservative: English prose and code have about four bytes a token."""
 
 
-def encode_messages(history: Sequence[Message], provider: str) -> list[dict[str, Any]]:
-    """The ``messages`` array. Reasoning goes back under the name it came with, empty text included."""
+@dataclass(frozen=True)
+class ReplyForm:
+    """How an endpoint wants the model's own earlier answers."""
+
+    thinking: bool = True
+    """False: no thinking is sent, neither text nor opaque parts."""
+    field: str = "reasoning_content"
+    """Name of thinking that has none at this endpoint yet."""
+    renamed: bool = False
+    """Whether thinking goes out as ``field`` whatever name it came with."""
+    must_return: bool = False
+    """Whether a message with calls needs the field, an empty one where nothing was thought."""
+    content: Literal["null", "empty", "missing"] = "null"
+    """Beside calls without text."""
+
+
+def encode_messages(
+    history: Sequence[Message], provider: str, form: ReplyForm | None = None
+) -> list[dict[str, Any]]:
+    """The ``messages`` array. Reasoning goes back under the name it came with, empty text included.
+
+    Thinking of another model is no thinking of this one: it is left out, except beside calls
+    where the endpoint insists on some; there it goes out as text under this endpoint's name.
+    """
+    form = form or ReplyForm()
     encoded: list[dict[str, Any]] = []
     for message in history:
         if message.role == "assistant":
-            encoded.append(_assistant(message, provider))
+            encoded.append(_assistant(message, provider, form))
         elif message.role == "tool":
             encoded.extend(
                 {"role": "tool", "tool_call_id": part.call_id, "content": part.text}
@@ -67,16 +92,23 @@ def estimate_tokens(history: Sequence[Message], tools: Sequence[ToolSpec]) -> in
     return images * _IMAGE_TOKENS + int(size / _BYTES_PER_TOKEN) + 1
 
 
-def _assistant(message: Message, provider: str) -> dict[str, Any]:
+def _assistant(message: Message, provider: str, form: ReplyForm) -> dict[str, Any]:
     text = message.text()
     calls = message.tool_calls()
-    # Null, not "", beside calls: some servers refuse an empty string there, none refuses null.
-    encoded: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
-    for part in message.parts:
+    encoded: dict[str, Any] = {"role": "assistant"}
+    # Null, not "", beside calls: some servers refuse an empty string there, few refuse null.
+    if text or not calls or form.content != "missing":
+        encoded["content"] = text if text or not calls or form.content == "empty" else None
+    for part in message.parts if form.thinking else ():
         if isinstance(part, ReasoningPart):
-            encoded[part.field] = encoded.get(part.field, "") + part.text
+            own = part.source in ("", provider) and part.field in REASONING_FIELDS
+            if own or (calls and form.must_return):
+                name = part.field if own and not form.renamed else form.field
+                encoded[name] = encoded.get(name, "") + part.text
         elif isinstance(part, OpaquePart) and part.provider == provider and isinstance(part.payload, dict):
             encoded.update(part.payload)
+    if calls and form.thinking and form.must_return and not any(name in encoded for name in REASONING_FIELDS):
+        encoded[form.field] = ""
     if calls:
         encoded["tool_calls"] = [
             {

@@ -32,13 +32,22 @@ def is_secret_name(name: str) -> bool:
     return bool(_SECRET_NAME.search(name)) and not _NOT_SECRET_NAME.search(name)
 
 
+_registered: dict[str, str] = {}
+"""Secrets that came from elsewhere than the environment (a keyring)."""
+
+
+def register_secret(name: str, value: str) -> None:
+    """Treats a value as a secret from now on, in this process."""
+    _registered[name] = value
+
+
 def secret_values(environ: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
     """``(name, value)`` of every secret in the environment, longest value first.
 
     Whatever a variable is called, a password inside an address (``DATABASE_URL``) is one too.
     """
     source = os.environ if environ is None else environ
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, str]] = list(_registered.items())
     for name, value in source.items():
         if is_secret_name(name):
             found.append((name, value.strip()))

@@ -93,12 +93,13 @@ async def test_a_scripted_remote_model_repairs_a_repository_in_a_real_sandbox(
             *("system", "user", "assistant", "tool", "assistant", "tool", "tool"),
             *("assistant", "tool", "tool", "assistant"),
         ]
+        thinker = f"vllm:scripted@{shop.server.url.split('/')[2]}"
         assert stored[2].parts == (
-            ReasoningPart(text="Run the tests first.", field="reasoning"),
+            ReasoningPart(text="Run the tests first.", field="reasoning", source=thinker),
             TextPart(text="I look at the failure."),
             ToolCallPart(id="c1", name="run_tests", arguments="{}"),
         )
-        assert stored[4].parts[0] == ReasoningPart(text="", field="reasoning")
+        assert stored[4].parts[0] == ReasoningPart(text="", field="reasoning", source=thinker)
         assert "evidence" in {event.kind for event in shop.store.events(shop.session.id)}
 
 

@@ -219,6 +219,18 @@ async def test_thinking_of_other_providers_stays_behind() -> None:
     assert body["messages"][1]["content"] == [{"type": "text", "text": "yes"}]
 
 
+async def test_with_thinking_switched_off_neither_is_it_asked_for_nor_sent() -> None:
+    own = OpaquePart(provider="", payload={"type": "thinking", "signature": "s"})
+    with MockServer([answer(said(0, "ok"))], validators=[strict]) as server:
+        endpoint = resolve_anthropic("scripted", server.url, {"WHIMBREL_THINKING": "off"})
+        own = own.model_copy(update={"provider": endpoint.provider})
+        model = AnthropicModel(endpoint)
+        history = [user("hi"), assistant(ReasoningPart(text="hm", field="thinking"), own), user("go on")]
+        _ = [each async for each in model.stream(history, ())]
+        await model.close()
+    assert "thinking" not in json.dumps(server.requests[0].body)
+
+
 async def test_thinking_is_off_while_calls_of_another_models_turn_are_answered() -> None:
     events, requests = await play(
         answer(said(0, "ok")), history=[user("hi"), calling("a"), result("a", "content")]
