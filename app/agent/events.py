@@ -171,6 +171,7 @@ class UsageTotals(Frozen):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_usd: float | None = None
     steps_without_usage: int = 0
@@ -188,8 +189,8 @@ class UsageTotals(Frozen):
             missing = {}
         reported = {
             name: (getattr(self, name) or 0) + value
-            for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd")
-            if usage is not None and (value := getattr(usage, name)) is not None
+            for name in Usage.model_fields
+            if name != "kind" and usage is not None and (value := getattr(usage, name)) is not None
         }
         return self.model_copy(update=reported | missing)
 

@@ -42,8 +42,8 @@ from .shared import (
     callback=not_empty,
     default="embedded",
     show_default=True,
-    help="embedded (needs no network), or KIND:NAME or KIND:NAME@URL with KIND one of openai, vllm,"
-    " sglang, llamacpp, ollama, deepseek, kimi-api, openrouter.",
+    help="embedded (needs no network), llama:FILE.gguf, or KIND:NAME or KIND:NAME@URL with KIND one of"
+    " openai, anthropic, vllm, sglang, llamacpp, ollama, deepseek, kimi-api, openrouter.",
 )
 @click.option(
     "--effort",
