@@ -35,7 +35,9 @@ class Decision(Enum):
 
 CLASSES = ("read", "write", "execute", "network")
 KNOWN_TOOLS = (
-    ["run_tests", "locate", "read", "search", "edit", "bash", "repair", "list", "glob", "symbols", "multi_edit", "apply_patch", "write", "git", "todo", "ask", "view_image", "agent", "web_fetch", "skill", "mcp"]
+    *("run_tests", "locate", "read", "search", "edit", "bash", "repair", "list", "glob", "symbols"),
+    *("multi_edit", "apply_patch", "write", "git", "todo", "ask", "view_image", "agent", "web_fetch"),
+    *("skill", "mcp"),
 )
 
 
