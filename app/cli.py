@@ -25,11 +25,13 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: (module below app.commands, attribute, one line for --help)
     "fix-issue": ("fix_issue", "command", "Issue and repository in; verified patch and evidence out."),
+    "run": ("run", "command", "One turn of a conversation about a repository; the answer on standard output."),
     "locate": ("locate", "command", "Rank files, functions and lines that may hold the fault."),
     "apply": ("apply", "apply", "Apply the last verified patch to your working tree."),
     "undo": ("apply", "undo", "Take the last applied patch back."),
     "doctor": ("doctor", "command", "What is here, what is missing, what each missing thing costs."),
-    "session": ("session", "group", "List, show and export recorded runs."),
+    "session": ("session", "group", "Look at, search, rewind, export and import recorded runs."),
+    "config": ("config", "group", "Show and change settings."),
     "sandbox": ("sandbox", "group", "Build, list and prune sandbox images."),
 }
 

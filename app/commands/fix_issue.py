@@ -11,11 +11,14 @@ from .age import process_age_s
 from .shared import (
     check_sandbox,
     issue_option,
+    limit_options,
     not_empty,
     path_given,
     python_option,
     repository_options,
     sandbox_options,
+    settings_options,
+    settle,
     tests_option,
 )
 
@@ -56,6 +59,7 @@ from .shared import (
     show_default=True,
     help="Questions to the model.",
 )
+@limit_options
 @click.option(
     "--max-candidates",
     type=click.IntRange(min=1),
@@ -72,6 +76,7 @@ from .shared import (
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
+@settings_options
 @click.pass_context
 def command(ctx: click.Context, **given: Any) -> None:
     """Repairs a repository: an issue and failing tests in, a verified minimal patch and evidence out.
@@ -86,10 +91,17 @@ def command(ctx: click.Context, **given: Any) -> None:
     if given["commit"] and given["branch"]:
         raise click.UsageError("give --commit or --branch, not both")
     check_sandbox(given)
+    from ...sandbox.base.errors import WhimbrelError
+    from ..config import Settings
     from ..fix.doors import make_door
     from ..fix.main import run_fix_issue
     from ..fix.options import FixOptions
 
+    settings, refused = Settings(), None
+    try:
+        settings = settle(ctx, given)
+    except WhimbrelError as error:
+        refused = error  # told after the result file is there
     options = FixOptions(
         repository=given["repo"],
         revision=given["commit"] or given["branch"],
@@ -111,7 +123,10 @@ def command(ctx: click.Context, **given: Any) -> None:
         output=given["output"],
         apply=given["apply_patch"],
         allow_build=not given["no_build"],
+        max_tokens=given["max_tokens"],
+        max_cost_usd=given["max_cost"],
+        settings=settings,
     )
     debug = bool((ctx.obj or {}).get("debug"))
     door = make_door(as_json=given["as_json"])
-    sys.exit(run_fix_issue(options, door, debug=debug))
+    sys.exit(run_fix_issue(options, door, debug=debug, refused=refused))

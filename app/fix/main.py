@@ -22,15 +22,20 @@ from .result import FixResult
 from .rundir import RunDirectory, new_run_id
 
 
-def run_fix_issue(options: FixOptions, door: JobDoor, *, debug: bool = False) -> int:
-    """Runs the job and returns the process's exit code. A result file is written in every case."""
+def run_fix_issue(
+    options: FixOptions, door: JobDoor, *, debug: bool = False, refused: WhimbrelError | None = None
+) -> int:
+    """Runs the job and returns the process's exit code. A result file is written in every case.
+
+    ``refused``: why the options cannot be used (wrong settings); the result says that then.
+    """
     try:
-        return asyncio.run(_run(options, door, debug))
+        return asyncio.run(_run(options, door, debug, refused))
     finally:
         door.close()
 
 
-async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
+async def _run(options: FixOptions, door: JobDoor, debug: bool, refused: WhimbrelError | None) -> int:
     job = FixJob(options, new_run_id(), door.show)
     result = job.result
     async with interruptible() as interrupts:
@@ -39,6 +44,8 @@ async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
         try:
             prepare_output(_wanted_output(job), result)
             prepared = True
+            if refused is not None:
+                raise refused
             run = RunDirectory.create(result.run_id)
             await job.run(run)
         except asyncio.CancelledError:

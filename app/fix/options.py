@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..config import Settings
+
+
+def _built_in() -> Settings:
+    from ..config import Settings
+
+    return Settings()
 
 
 @dataclass(frozen=True)
@@ -30,12 +40,16 @@ class FixOptions:
     spent_s: float = 0.0
     """Seconds of it that were over when the job began: starting the program takes a while, too."""
     max_steps: int = 100
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
     max_candidates: int | None = None
     """Edits the search may try at most; None: its own limits, of number and of time."""
     seed: int = 0
     output: Path | None = None
     apply: bool = False
     allow_build: bool = True
+    settings: Settings = field(default_factory=_built_in, repr=False)
+    """The rest of the settings; options that have a field here count as this field says."""
 
 
 def parse_duration(text: str) -> float:

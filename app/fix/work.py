@@ -10,7 +10,7 @@ from typing import Any, cast
 from ...engine.chat import Effort
 from ...engine.models import load_model
 from ..agent.events import AgentEvent, Notice, StepStarted, ToolFinished, ToolProgress, ToolStarted
-from ..agent.limits import MaxAnswer, MaxSteps, MaxTime
+from ..agent.limits import Limit, MaxAnswer, MaxCost, MaxSteps, MaxTime, MaxTokens
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Permissions
@@ -144,12 +144,7 @@ async def do_the_work(
             default_tools(),
             context,
             session=session,
-            limits=[
-                MaxSteps(options.max_steps),
-                MaxTime(max(1.0, deadline - time.monotonic())),
-                MaxAnswer(),
-                LoopGuard(),
-            ],
+            limits=limits_of(options, deadline),
             permissions=Permissions.for_sandbox(stage.sandbox.describe()),
             on_event=lambda event: _show(event, attempts, emit, tell),
         )
@@ -162,6 +157,17 @@ async def do_the_work(
             attempts.see_unfinished(context.scratch)
     finally:
         await model.close()
+
+
+def limits_of(options: FixOptions, deadline: float) -> list[Limit]:
+    """The limits that bound one run of the agent; ``deadline`` is a ``time.monotonic()`` value."""
+    limits: list[Limit] = [MaxSteps(options.max_steps), MaxTime(max(1.0, deadline - time.monotonic()))]
+    if options.max_tokens is not None:
+        limits.append(MaxTokens(options.max_tokens))
+    if options.max_cost_usd is not None:
+        price_in, price_out = options.settings.price_of(options.model)
+        limits.append(MaxCost(options.max_cost_usd, input_price=price_in, output_price=price_out))
+    return [*limits, MaxAnswer(), LoopGuard()]
 
 
 def _task(issue: Issue, log: str) -> str:
