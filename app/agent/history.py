@@ -129,21 +129,30 @@ class StepBuilder:
 class History:
     """Messages of a run, mirrored to the session as they are appended."""
 
-    def __init__(self, session: SessionWriter, messages: Iterable[Message]) -> None:
+    def __init__(
+        self, session: SessionWriter, messages: Iterable[Message], *, past: Iterable[Message] = ()
+    ) -> None:
+        """``past``: what the session holds already; calls it left open are answered first of all."""
         self._session = session
         self.messages: list[Message] = []
         self._open: dict[str, ToolCallPart] = {}
+        for message in past:
+            self._add(message)
+        self.close_open_calls("no result: the conversation was interrupted or taken back to here")
         for message in messages:
             self.append(message)
 
     def append(self, message: Message) -> None:
+        self._add(message)
+        self._session.append("message", message.model_dump())
+
+    def _add(self, message: Message) -> None:
         self.messages.append(message)
         for part in message.parts:
             if isinstance(part, ToolCallPart):
                 self._open[part.id] = part
             elif isinstance(part, ToolResultPart):
                 self._open.pop(part.call_id, None)
-        self._session.append("message", message.model_dump())
 
     def close_open_calls(self, why: str) -> list[ToolResultPart]:
         """Gives every call that has no result yet one that says why; returns them."""

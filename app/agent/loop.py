@@ -86,15 +86,22 @@ class Agent:
         self._denials = Denials()
 
     async def run(
-        self, messages: Sequence[Message], *, effort: Effort = "high", seed: int = 0
+        self,
+        messages: Sequence[Message],
+        *,
+        past: Sequence[Message] = (),
+        effort: Effort = "high",
+        seed: int = 0,
     ) -> AgentOutcome:
         """Runs to the end; errors of the tree become the outcome, cancellation is passed on.
+
+        ``past`` is what the session holds already of this conversation.
 
         Raises:
             asyncio.CancelledError: everything running was ended and recorded before.
         """
         state = RunState(deadline=self._context.deadline, notice=lambda text: self._emit(Notice(text=text)))
-        history = History(self._session, messages)
+        history = History(self._session, messages, past=past)
         text, error = "", WhimbrelError("the run ended by an internal error")
         try:
             text, error = await self._converse(history, state, effort, seed), None

@@ -7,6 +7,7 @@ import sqlite3
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from ...sandbox.base.errors import ConfigError, WhimbrelError
 from ..agent.signals import cancellation, interruptible
@@ -20,6 +21,7 @@ from .options import FixOptions
 from .output import discard_output, prepare_output, write_result
 from .result import FixResult
 from .rundir import RunDirectory, new_run_id
+from .work import AttemptLog
 
 
 def run_fix_issue(
@@ -30,13 +32,34 @@ def run_fix_issue(
     ``refused``: why the options cannot be used (wrong settings); the result says that then.
     """
     try:
-        return asyncio.run(_run(options, door, debug, refused))
+        return asyncio.run(run_job(FixJob(options, new_run_id(), door.show), door, debug, refused))
     finally:
         door.close()
 
 
-async def _run(options: FixOptions, door: JobDoor, debug: bool, refused: WhimbrelError | None) -> int:
-    job = FixJob(options, new_run_id(), door.show)
+class Job(Protocol):
+    """A piece of work that ends in a result file."""
+
+    @property
+    def options(self) -> FixOptions: ...
+    @property
+    def result(self) -> FixResult: ...
+    @property
+    def attempts(self) -> AttemptLog: ...
+    @property
+    def recording(self) -> Ending | None: ...
+
+    async def run(self, run: RunDirectory) -> None: ...
+
+
+class Ending(Protocol):
+    """What is closed when the work is over."""
+
+    def end(self, status: str, message: str) -> None: ...
+
+
+async def run_job(job: Job, door: JobDoor, debug: bool, refused: WhimbrelError | None = None) -> int:
+    """Runs a job to its exit code, whatever ends it; its result file is written in every case."""
     result = job.result
     async with interruptible() as interrupts:
         run: RunDirectory | None = None
@@ -72,12 +95,12 @@ async def _run(options: FixOptions, door: JobDoor, debug: bool, refused: Whimbre
     return result.exit_code
 
 
-def _wanted_output(job: FixJob) -> Path:
+def _wanted_output(job: Job) -> Path:
     wanted = job.options.output or state_dir() / "output" / job.result.run_id
     return wanted.expanduser().absolute()
 
 
-def _tidy(job: FixJob, run: RunDirectory | None) -> None:
+def _tidy(job: Job, run: RunDirectory | None) -> None:
     """Closes the recording and removes the run's folder; neither may cost the person the result."""
     steps: list[tuple[str, Callable[[], None]]] = []
     recording, result = job.recording, job.result
@@ -92,14 +115,14 @@ def _tidy(job: FixJob, run: RunDirectory | None) -> None:
             result.note(f"{what}: {error}")
 
 
-async def _finish(job: FixJob, *, use_wanted: bool) -> None:
+async def _finish(job: Job, *, use_wanted: bool) -> None:
     """Writes the result and applies the patch when asked to; ``result`` says how that went."""
     result, options = job.result, job.options
     output = _write(job, use_wanted=use_wanted)
     if output is None:
         result.output = ""
         return
-    if options.apply and result.status == "fixed":
+    if options.apply and result.patch:
         try:
             await apply_result(Path(result.repository), output)
             result.applied = True
@@ -112,7 +135,7 @@ async def _finish(job: FixJob, *, use_wanted: bool) -> None:
             result.note(error.one_line())
 
 
-def _write(job: FixJob, *, use_wanted: bool) -> Path | None:
+def _write(job: Job, *, use_wanted: bool) -> Path | None:
     """Writes to the folder asked for, or where that fails to the state folder; None: nowhere."""
     result = job.result
     places: list[Callable[[], Path]] = [lambda: state_dir() / "output" / result.run_id]
@@ -133,7 +156,7 @@ def _write(job: FixJob, *, use_wanted: bool) -> Path | None:
             continue
         if result.repository:
             try:
-                remember_result(Path(result.repository), output, verified=result.status == "fixed")
+                remember_result(Path(result.repository), output, verified=bool(result.patch))
             except (ConfigError, OSError) as error:
                 result.note(f"`whimbrel apply` will not find this result by itself: {error}")
         return output

@@ -146,7 +146,7 @@ async def do_the_work(
             session=session,
             limits=limits_of(options, deadline),
             permissions=Permissions.for_sandbox(stage.sandbox.describe()),
-            on_event=lambda event: _show(event, attempts, emit, tell),
+            on_event=lambda event: show_event(event, attempts, emit, tell),
         )
         messages = opening(
             _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
@@ -193,7 +193,10 @@ def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
     return facts
 
 
-def _show(event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callable[[str, str], None]) -> None:
+def show_event(
+    event: AgentEvent, attempts: AttemptLog, emit: Listener, tell: Callable[[str, str], None]
+) -> None:
+    """Passes an agent event on to a door, with a line of progress where it is worth one."""
     if isinstance(event, ToolFinished):
         attempts.see(event)
     emit(JobEvent("agent", data=event.model_dump()))
