@@ -25,7 +25,11 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: (module below app.commands, attribute, one line for --help)
     "fix-issue": ("fix_issue", "command", "Issue and repository in; verified patch and evidence out."),
-    "run": ("run", "command", "One turn of a conversation about a repository; the answer on standard output."),
+    "run": (
+        "run",
+        "command",
+        "One turn of a conversation about a repository; the answer on standard output.",
+    ),
     "locate": ("locate", "command", "Rank files, functions and lines that may hold the fault."),
     "apply": ("apply", "apply", "Apply the last verified patch to your working tree."),
     "undo": ("apply", "undo", "Take the last applied patch back."),

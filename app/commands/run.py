@@ -40,13 +40,15 @@ from .shared import (
 )
 @tests_option
 @python_option
-@click.option("--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings).")
+@click.option(
+    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
+)
 @click.option(
     "--model",
     callback=not_empty,
     default="embedded",
     show_default=True,
-    help="openai:NAME, openai:NAME@URL, vllm:NAME@URL, or embedded (repairs only). A continued session keeps its own.",
+    help="openai:NAME[@URL], vllm:NAME@URL, or embedded (repairs only); a session goes on with its own.",
 )
 @click.option(
     "--effort",
@@ -57,10 +59,16 @@ from .shared import (
 )
 @sandbox_options
 @click.option(
-    "--max-steps", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Questions to the model."
+    "--max-steps",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Questions to the model.",
 )
 @limit_options
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
+)
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply what was changed to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")

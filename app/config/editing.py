@@ -7,7 +7,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...sandbox.base.errors import ConfigError, UsageError
 from ...sandbox.base.files import atomic_write
@@ -63,7 +63,7 @@ def unset_value(path: Path, name: str) -> bool:
     with _changing(path) as document:
         table: Any = document
         for part in key[:-1]:
-            table = cast("Any", table.get(part)) if hasattr(table, "get") else None
+            table = table.get(part) if hasattr(table, "get") else None
             if table is None:
                 return False
         if not hasattr(table, "get") or key[-1] not in table:
@@ -134,6 +134,6 @@ def _write(path: Path, data: bytes) -> None:
         # An existing file keeps its mode; a new one may name servers and addresses of its owner.
         atomic_write(path, data, mode=None if path.exists() else 0o600)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}", hint="nothing was changed") from error
-
-
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}", hint="nothing was changed"
+        ) from error

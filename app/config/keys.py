@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
 from collections.abc import Mapping
 from typing import Any, cast
@@ -54,10 +55,8 @@ def parse_value(key: tuple[str, ...], text: str) -> Any:
     if not is_known(key):
         raise UnknownKey(f"there is no setting {join_key(key)}")
     candidates: list[Any] = [text]
-    try:
+    with contextlib.suppress(tomllib.TOMLDecodeError, KeyError):
         candidates.insert(0, tomllib.loads(f"value = {text}")["value"])
-    except (tomllib.TOMLDecodeError, KeyError):
-        pass
     if text.lower() in ("true", "false"):
         candidates.insert(0, text.lower() == "true")
     problem = ""

@@ -140,7 +140,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         what, _, where = text.partition(" (at ")
         place = where.rstrip(")") or "its end"
         raise ConfigError(
-            f"{path}, {place}: {what}", hint="repair it, or put the last good one back: whimbrel config restore"
+            f"{path}, {place}: {what}",
+            hint="repair it, or put the last good one back: whimbrel config restore",
         ) from error
 
 
@@ -173,7 +174,9 @@ def override_layer(overrides: Iterable[str]) -> Layer:
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"-c {text!r} is not of the form section.key=value", hint="for example -c limits.steps=20")
+            raise UsageError(
+                f"-c {text!r} is not of the form section.key=value", hint="for example -c limits.steps=20"
+            )
         try:
             key = split_key(name.strip())
             _merge(values, nested(key, parse_value(key, value.strip())))

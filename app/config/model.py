@@ -43,8 +43,8 @@ class Section(BaseModel):
 class TaskModel(Section):
     """Model and effort of one kind of step; what is not set falls back to the run's own."""
 
-    name: Text | None = Field(None, description="Model string, as for --model.")
-    effort: EffortName | None = Field(None, description="How hard it thinks at such steps.")
+    name: Text | None = Field(default=None, description="Model string, as for --model.")
+    effort: EffortName | None = Field(default=None, description="How hard it thinks at such steps.")
 
 
 class Tasks(Section):
@@ -56,68 +56,80 @@ class Tasks(Section):
 
 
 class Model(Section):
-    name: Text = Field("embedded", description="embedded, openai:NAME, openai:NAME@URL, vllm:NAME@URL, ...")
-    tasks: Tasks = Field(Tasks(), description="Other models or efforts for kinds of steps.")
+    name: Text = Field(
+        default="embedded", description="embedded, openai:NAME, openai:NAME@URL, vllm:NAME@URL, ..."
+    )
+    tasks: Tasks = Field(default=Tasks(), description="Other models or efforts for kinds of steps.")
 
 
 class EffortSection(Section):
-    default: EffortName = Field("high", description="How hard a remote model thinks.")
+    default: EffortName = Field(default="high", description="How hard a remote model thinks.")
 
 
 class Sandbox(Section):
-    kind: SandboxName = Field("auto", description="Where tests and commands run.")
-    image: Text | None = Field(None, description="Container image for the docker sandbox.")
-    network: bool = Field(False, description="Let the sandbox reach the network.")
-    build: bool = Field(True, description="Build images and environments when needed.")
+    kind: SandboxName = Field(default="auto", description="Where tests and commands run.")
+    image: Text | None = Field(default=None, description="Container image for the docker sandbox.")
+    network: bool = Field(default=False, description="Let the sandbox reach the network.")
+    build: bool = Field(default=True, description="Build images and environments when needed.")
 
 
 class Limits(Section):
-    steps: int = Field(100, ge=1, le=10_000, description="Questions to the model.")
-    time: Duration = Field(1800.0, description="Of the whole command: seconds, or 90s, 15m, 2h.")
-    tokens: int | None = Field(None, ge=1, description="Input and output of all steps together.")
-    cost_usd: float | None = Field(None, gt=0, description="US dollars; needs an endpoint or prices that tell.")
-    candidates: int | None = Field(None, ge=1, description="Edits a search tries at most.")
+    steps: int = Field(default=100, ge=1, le=10_000, description="Questions to the model.")
+    time: Duration = Field(default=1800.0, description="Of the whole command: seconds, or 90s, 15m, 2h.")
+    tokens: int | None = Field(default=None, ge=1, description="Input and output of all steps together.")
+    cost_usd: float | None = Field(
+        default=None, gt=0, description="US dollars; needs an endpoint or prices that tell."
+    )
+    candidates: int | None = Field(default=None, ge=1, description="Edits a search tries at most.")
 
 
 class Price(Section):
     """US dollars per million tokens; what is not set is unknown, not zero."""
 
-    input: float | None = Field(None, ge=0)
-    output: float | None = Field(None, ge=0)
-    cached: float | None = Field(None, ge=0)
+    input: float | None = Field(default=None, ge=0)
+    output: float | None = Field(default=None, ge=0)
+    cached: float | None = Field(default=None, ge=0)
 
 
 class Permissions(Section):
     rules: list[dict[str, Any]] = Field(
-        [], description="Rules over tools and what they touch; those of all files count together."
+        default=[], description="Rules over tools and what they touch; those of all files count together."
     )
 
 
 class Mcp(Section):
-    servers: dict[str, dict[str, Any]] = Field({}, description="NAME -> how the server is reached.")
+    servers: dict[str, dict[str, Any]] = Field(default={}, description="NAME -> how the server is reached.")
 
 
 class Sessions(Section):
-    mirror: str = Field("", description="Where closed sessions are copied to: s3://bucket/prefix, file:///...")
-    snapshots_mb: int = Field(
-        256, ge=1, description="File states that one session keeps for going back, in MiB as stored."
+    mirror: str = Field(
+        default="", description="Where closed sessions are copied to: s3://bucket/prefix, file:///..."
     )
-    keep_days: int | None = Field(None, ge=1, description="`session prune` removes older ones by default.")
+    snapshots_mb: int = Field(
+        default=256, ge=1, description="File states that one session keeps for going back, in MiB as stored."
+    )
+    keep_days: int | None = Field(
+        default=None, ge=1, description="`session prune` removes older ones by default."
+    )
 
 
 class Telemetry(Section):
-    enabled: bool = Field(False, description="Send traces; off unless asked for.")
-    endpoint: str = Field("", description="OTLP address.")
+    enabled: bool = Field(default=False, description="Send traces; off unless asked for.")
+    endpoint: str = Field(default="", description="OTLP address.")
 
 
 class Context(Section):
-    mode: Literal["auto", "map", "whole-repo"] = Field("auto", description="What a model sees beforehand.")
-    compact_at: float = Field(0.85, gt=0, le=1, description="Share of the window at which history is compacted.")
+    mode: Literal["auto", "map", "whole-repo"] = Field(
+        default="auto", description="What a model sees beforehand."
+    )
+    compact_at: float = Field(
+        default=0.85, gt=0, le=1, description="Share of the window at which history is compacted."
+    )
 
 
 class Hook(Section):
-    time: Duration = Field(120.0, description="Of one hook run: seconds, or 90s, 15m, 2h.")
-    apply: bool = Field(False, description="Apply what the hook proposes.")
+    time: Duration = Field(default=120.0, description="Of one hook run: seconds, or 90s, 15m, 2h.")
+    apply: bool = Field(default=False, description="Apply what the hook proposes.")
 
 
 class Settings(Section):
@@ -125,12 +137,12 @@ class Settings(Section):
 
     model_config = ConfigDict(title="Whimbrel settings")
 
-    profile: str = Field("", description="Profile that is used when --profile names none.")
+    profile: str = Field(default="", description="Profile that is used when --profile names none.")
     model: Model = Model()
     effort: EffortSection = EffortSection()
     sandbox: Sandbox = Sandbox()
     limits: Limits = Limits()
-    prices: dict[str, Price] = Field({}, description="MODEL -> its price; the name is quoted.")
+    prices: dict[str, Price] = Field(default={}, description="MODEL -> its price; the name is quoted.")
     permissions: Permissions = Permissions()
     mcp: Mcp = Mcp()
     sessions: Sessions = Sessions()
@@ -138,7 +150,7 @@ class Settings(Section):
     context: Context = Context()
     hook: Hook = Hook()
     profiles: dict[str, dict[str, Any]] = Field(
-        {}, description="NAME -> settings that count instead when the profile is chosen."
+        default={}, description="NAME -> settings that count instead when the profile is chosen."
     )
 
     def price_of(self, model: str) -> tuple[float | None, float | None]:

@@ -21,6 +21,7 @@ from ..evidence import EvidenceLedger
 from ..repo.cilog import read_ci_log
 from ..repo.testing.report import summary_line
 from ..repo.testing.testrun import TestRun
+from ..sessions.files import record
 from .events import JobEvent, Listener
 from .from_issue import reproduce_from_issue
 from .intake import Issue, read_issue, read_log
@@ -97,6 +98,7 @@ class FixJob:
             if self._stage is not None:
                 for note in self._stage.workspace.notes:
                     self.result.note(note)
+                await self._record_files(self._stage)
                 await self._close(self._stage)
 
     async def _phases(self, run: RunDirectory) -> None:
@@ -141,6 +143,20 @@ class FixJob:
             text = diff.decode("utf-8", "surrogateescape")
             summary = "not verified: the run ended before that"
             self.attempts.keep_diff(_FINAL, text, summary, best=True)
+
+    async def _record_files(self, stage: Stage) -> None:
+        """The files as the run leaves them, for `whimbrel run --resume` to go on from."""
+        if self.recording is None:
+            return
+        cap_bytes = self.options.settings.sessions.snapshots_mb << 20
+        try:
+            async with asyncio.timeout(_KEEP_S):
+                await record(
+                    stage.workspace, self.recording.session, cap_bytes=cap_bytes,
+                    warn=lambda text: self._tell("info", text),
+                )  # fmt: skip
+        except (TimeoutError, WhimbrelError, OSError) as error:
+            self._tell("info", f"the session does not hold the changed files: {error}")
 
     async def _close(self, stage: Stage) -> None:
         """Takes the stage down; trouble with that is told, but takes nothing from what was proved."""

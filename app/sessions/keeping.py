@@ -165,4 +165,3 @@ def _remove(connection: sqlite3.Connection, session_id: str) -> None:
         connection.execute("DELETE FROM message_text WHERE session_id = ?", (session_id,))
     connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
     connection.execute(_UNUSED)
-

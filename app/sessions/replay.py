@@ -65,7 +65,8 @@ class Conversation:
         call has its one result: where a damaged message leaves a gap, it is filled or closed.
         """
         return _coherent(
-            each.message if each.model == model else _portable(each.message) for each in self.said
+            each.message if _name(each.model) == _name(model) else _portable(each.message)
+            for each in self.said
         )
 
 
@@ -111,6 +112,11 @@ def _after(reading: _Reading, event: SessionEvent, payload: dict[str, Any]) -> C
     return now
 
 
+def _name(model: str) -> str:
+    """A model string without the address: the same model served elsewhere is the same model."""
+    return model.split("@http")[0]
+
+
 def _coherent(messages: Iterable[Message]) -> list[Message]:
     """Without results that have no call, and with a result for each call but those of the last round."""
     result: list[Message] = []
@@ -122,7 +128,9 @@ def _coherent(messages: Iterable[Message]) -> list[Message]:
                 if not isinstance(part, ToolResultPart) or open_calls.pop(part.call_id, None) is not None
             )  # fmt: skip
             if kept:
-                result.append(message if kept == message.parts else message.model_copy(update={"parts": kept}))
+                result.append(
+                    message if kept == message.parts else message.model_copy(update={"parts": kept})
+                )
             continue
         for call_id, name in open_calls.items():
             lost = ToolResultPart(call_id=call_id, name=name, text="no result: it was lost", is_error=True)

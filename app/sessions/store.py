@@ -87,6 +87,11 @@ class SessionStore:
             return cls(Path(os.devnull), open_database(None, notice))
         return cls(place, open_database(place, notice))
 
+    @staticmethod
+    def new_id() -> str:
+        """An id that sorts by time and no other session has."""
+        return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
     def create(
         self,
         *,
@@ -96,7 +101,7 @@ class SessionStore:
         on_problem: Callable[[str], None] = lambda _: None,
     ) -> SessionWriter:
         """A new session and its only writer. Nothing is stored before the first event."""
-        session_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+        session_id = self.new_id()
         return SessionWriter(
             session_id,
             self.connection,

@@ -45,7 +45,8 @@ def read_prompt(argument: str) -> str:
         data = argument.encode("utf-8", "replace")
     if len(data) > MAX_PROMPT_BYTES:
         raise UsageError(
-            f"the prompt is larger than {MAX_PROMPT_BYTES} bytes", hint="put large things in a file of the repository"
+            f"the prompt is larger than {MAX_PROMPT_BYTES} bytes",
+            hint="put large things in a file of the repository",
         )
     if b"\0" in data:
         raise UsageError("the prompt is not text")

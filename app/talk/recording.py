@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ...sandbox.base.errors import UsageError
 from ..sessions import SessionStore, SessionWriter
+from ..sessions.files import kept_states
 from ..sessions.keeping import check_seq, fork
 from ..sessions.replay import Conversation, replay
 from ..sessions.store import SessionInfo
-from .files import kept_states
 from .options import TalkOptions, split_fork
 
 

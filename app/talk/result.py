@@ -20,6 +20,6 @@ class TurnResult(FixResult):
     moved_on: bool = False
     """The repository was changed outside the conversation since the turn before."""
     tests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Of every test run of the model: evidence row, exit code, counts, and whether the tree is the final one."""
+    """Of every test run: evidence row, exit code, counts, and whether the tree is the final one."""
     verified: bool = False
     """Always false: only fix-issue compares tests before and after."""

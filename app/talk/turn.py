@@ -20,9 +20,9 @@ from ..fix.options import FixOptions
 from ..fix.rundir import RunDirectory
 from ..fix.stage import Stage, set_the_stage
 from ..fix.work import AttemptLog, limits_of, show_event
+from ..sessions.files import Restored, put_back, record
 from ..tools.base import PermissionClass, Tool, ToolArguments, ToolContext, ToolResult
 from ..tools.registry import default_tools
-from .files import Restored, put_back, record
 from .options import TalkOptions, read_prompt
 from .prompts import first_turn, next_turn
 from .recording import Chosen, TalkRecording, begin, choose
@@ -32,7 +32,7 @@ _CLEAN_UP_S = 2.0
 _CLEAN_UP_SHARE = 0.05
 """Of the time, for recording the files and taking the stage down."""
 _KEEP_S = 10.0
-"""After a signal or the end of the time: what the turn changed is recorded in so many seconds or not at all."""
+"""After a signal or the end of the time: so long what the turn changed may take to be recorded."""
 
 
 class Turn:
@@ -180,7 +180,7 @@ class Turn:
         self._files_recorded = True
         workspace = stage.workspace
         patch = await record(
-            workspace, recording.session, chosen.conversation,
+            workspace, recording.session, chosen.conversation.states,
             cap_bytes=self.options.settings.sessions.snapshots_mb << 20,
             warn=lambda text: self._tell("warning", text),
         )  # fmt: skip
@@ -209,7 +209,9 @@ class Turn:
         if last is None:
             return "files were changed; no test ran on the final state"
         counts = ", ".join(f"{number} {name}" for name, number in last["counts"].items())
-        return f"files were changed; the last tests on the final state: {counts} (evidence {last['ledger_row']})"
+        return (
+            f"files were changed; the last tests on the final state: {counts} (evidence {last['ledger_row']})"
+        )
 
     # ------------------------------------------------------------------ filling the result
 

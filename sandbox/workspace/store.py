@@ -211,7 +211,7 @@ class Store:
             index.unlink(missing_ok=True)
 
     def patched(self, tree: str, patch: bytes, *, reverse: bool, three_way: bool) -> str | None:
-        """Records ``tree`` with a patch applied (or taken back); None when it does not fit. The index stays."""
+        """Records ``tree`` with a patch applied (or taken back); None when it does not fit."""
         index = self._directory / f"patch-{next(self._numbers)}.index"
         git = self._git(self._mirror).with_options(extra_env={"GIT_INDEX_FILE": str(index)})
         options = [*(["--reverse"] if reverse else []), *(["--3way"] if three_way else [])]

@@ -17,8 +17,8 @@ from typing import Any
 
 from ...sandbox.base.errors import PatchConflict
 from ...sandbox.workspace import Workspace
-from ..sessions import SessionWriter
-from ..sessions.replay import Conversation, FileState
+from .replay import Conversation, FileState
+from .writer import SessionWriter
 
 MEDIA = "text/x-patch"
 
@@ -46,14 +46,16 @@ async def put_back(
             not kept.
     """
     state, base = conversation.files, workspace.base
-    lost = ("the turn before was killed: what it changed in files is gone",) if conversation.unfinished else ()
+    lost = (
+        ("the turn before was killed: what it changed in files is gone",) if conversation.unfinished else ()
+    )
     if state is None:
         return Restored(lost)
     if state.tree == base.tree:
         return Restored(lost)
     if wanted == "repository":
         same = state.base_tree == base.tree
-        remark = "the files are as the repository has them now; earlier changes of this conversation are not in them"
+        remark = "the files are as the repository has them now, without earlier changes of this conversation"
         return Restored((*lost, remark), moved_on=not same)
     steps = route(conversation.states, base.tree, state.tree)
     if steps is not None:
@@ -76,7 +78,9 @@ async def put_back(
         tree = await workspace.patched(base.tree, patch, three_way=True)
     if tree is None:
         if await workspace.patched(base.tree, patch, reverse=True) is not None:
-            return Restored((*lost, f"{moved}; the changes of this conversation are in it already"), moved_on=True)
+            return Restored(
+                (*lost, f"{moved}; the changes of this conversation are in it already"), moved_on=True
+            )
         raise PatchConflict(
             f"{moved}, and the changes of this session do not fit any more",
             hint=f"--commit {state.base_commit or 'REV'} starts where it did, --files repository takes the"
@@ -87,9 +91,7 @@ async def put_back(
     return Restored((*lost, remark), moved_on=True)
 
 
-def route(
-    states: Iterable[FileState], start: str, goal: str
-) -> list[tuple[FileState, bool]] | None:
+def route(states: Iterable[FileState], start: str, goal: str) -> list[tuple[FileState, bool]] | None:
     """Patches that lead from one tree to another, each with whether it is reverted; shortest first."""
     edges: dict[str, list[tuple[str, FileState, bool]]] = {}
     for state in states:
@@ -112,20 +114,22 @@ def route(
 async def record(
     workspace: Workspace,
     session: SessionWriter,
-    conversation: Conversation,
+    states: tuple[FileState, ...] = (),
     *,
     cap_bytes: int,
     warn: Callable[[str], None],
 ) -> bytes:
     """Stores the files as they are now as a ``files`` event; returns the patch from the base.
 
+    ``states`` are those that the session holds already.
     One session keeps at most ``cap_bytes`` of such patches as stored: the oldest go first.
     """
     tree = await workspace.snapshot()
     base = workspace.base
     patch = await workspace.diff(base.tree, tree)
     event: dict[str, Any] = {
-        "base_commit": base.commit, "base_tree": base.tree, "tree": tree, "diff": "", "stored": 0, "problem": "",
+        "base_commit": base.commit, "base_tree": base.tree, "tree": tree,
+        "diff": "", "stored": 0, "problem": "",
     }  # fmt: skip
     if patch:
         kept = await asyncio.to_thread(session.keep_exact, patch, MEDIA)
@@ -136,11 +140,13 @@ async def record(
             if kept[1] > cap_bytes:
                 session.drop(kept[0])
                 event["diff"], event["stored"] = "", 0
-                event["problem"] = f"the changes take more than the {cap_bytes >> 20} MiB that a session may keep"
+                event["problem"] = (
+                    f"the changes take more than the {cap_bytes >> 20} MiB that a session may keep"
+                )
     if event["problem"]:
         warn(f"a later turn cannot go on from these files: {event['problem']}")
     session.append("files", event)
-    _bound(session, conversation.states, str(event["diff"]), int(event["stored"]), cap_bytes)
+    _bound(session, states, str(event["diff"]), int(event["stored"]), cap_bytes)
     return patch
 
 
