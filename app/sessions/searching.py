@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,12 +25,12 @@ class Hit:
 def searchable(payload: Any) -> str:
     """The words of a stored message: texts, calls and (the beginnings of) results; no thinking."""
     parts: Any = cast("dict[str, Any]", payload).get("parts") if isinstance(payload, dict) else None
-    if not isinstance(parts, list):
+    if not isinstance(parts, list | tuple):
         return ""
     if cast("dict[str, Any]", payload).get("role") == "system":
         return ""  # the same in every session
     found: list[str] = []
-    for part in cast("list[Any]", parts):
+    for part in cast("Sequence[Any]", parts):
         if not isinstance(part, dict):
             continue
         kind = part.get("kind")
@@ -40,7 +40,8 @@ def searchable(payload: Any) -> str:
             found.append(f"{part.get('name', '')} {str(part.get('arguments', ''))[:_LONGEST]}")
         elif kind == "tool_result":
             found.append(str(part.get("text", ""))[:_LONGEST])
-    return "\n".join(found)
+    # Unpaired surrogates cannot be stored as text, and nobody searches for them.
+    return "\n".join(found).encode("utf-8", "replace").decode("utf-8")
 
 
 def search(connection: sqlite3.Connection, query: str, *, indexed: bool, limit: int) -> list[Hit]:
