@@ -8,6 +8,7 @@ import click
 
 from ..sessions.export import one_line
 from ..sessions.store import SessionStore
+from .shared import settings_options
 
 
 def _open() -> SessionStore:
@@ -148,4 +149,35 @@ def prune(older_than: int | None, max_size: int | None, dry_run: bool) -> None:
     click.echo(f"{len(gone)} sessions, {sum(size for _, size in gone) >> 10} KiB", err=True)
 
 
-COMMANDS = (turns, rewind, rename, search, import_, delete, prune)
+@click.command()
+@click.option(
+    "--all", "everything", is_flag=True, help="Every session that is over, not only those that wait."
+)
+@settings_options
+def sync(everything: bool, profile: str | None, overrides: tuple[str, ...]) -> None:
+    """Copy closed sessions to sessions.mirror: those whose copy failed or is still to come."""
+    import sys
+
+    from ...sandbox.base.errors import ConfigError
+    from ..config import load_settings
+    from ..sessions.mirror import enqueue
+    from ..sessions.mirror import sync as copied
+
+    address = load_settings(profile=profile, overrides=overrides).settings.sessions.mirror
+    if not address:
+        raise ConfigError(
+            "sessions.mirror is not set", hint="whimbrel config set sessions.mirror s3://bucket/prefix"
+        )
+    store = _open()
+    if everything:
+        for info in store.sessions():
+            if info.status != "running":
+                enqueue(store, info.id)
+    results = copied(store, address)
+    for each in results:
+        click.echo(f"{each.session_id}  {each.problem or 'copied'}")
+    if any(each.problem for each in results):
+        sys.exit(ConfigError.exit_code)
+
+
+COMMANDS = (turns, rewind, rename, search, import_, delete, prune, sync)

@@ -91,8 +91,21 @@ async def run_job(job: Job, door: JobDoor, debug: bool, refused: WhimbrelError |
                 keep_logs(result, _wanted_output(job))
             _tidy(job, run)
         await _finish(job, use_wanted=prepared)
+    _mirror(job, door)
     door.show(JobEvent("result", data=result.to_json()))
     return result.exit_code
+
+
+def _mirror(job: Job, door: JobDoor) -> None:
+    """A copy of the session where the settings ask for one; that never changes how the run ended."""
+    address = job.options.settings.sessions.mirror
+    if address and job.result.session_id:
+        from ..sessions import SessionStore
+        from ..sessions.mirror import copy_after_run
+
+        problem = copy_after_run(SessionStore.open, address, job.result.session_id)
+        if problem:
+            door.show(JobEvent("warning", problem))
 
 
 def _wanted_output(job: Job) -> Path:
