@@ -138,7 +138,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         text = str(error)
         what, _, where = text.partition(" (at ")
-        place = where.rstrip(")") or "its end"
+        place = where.rstrip(")")
+        if not place.startswith("line "):
+            lines = data.decode("utf-8-sig").splitlines() or [""]
+            place = f"line {len(lines)}, column {len(lines[-1]) + 1}"
         raise ConfigError(
             f"{path}, {place}: {what}",
             hint="repair it, or put the last good one back: whimbrel config restore",
