@@ -8,6 +8,9 @@ from pathlib import Path
 
 from ..sandbox.base.errors import ConfigError
 
+PROJECT_SETTINGS = ".whimbrel/config.toml"
+"""A repository's own settings, relative to its top; obeyed only when the repository is trusted."""
+
 
 def state_dir() -> Path:
     """Sessions, results, trust: ``WHIMBREL_STATE_DIR`` or the platform's user state folder."""

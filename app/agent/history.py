@@ -159,7 +159,10 @@ class History:
     compaction makes smaller and ``undo`` gives back.
     """
 
-    def __init__(self, session: EventLog, messages: Iterable[Message]) -> None:
+    def __init__(
+        self, session: EventLog, messages: Iterable[Message], *, past: Iterable[Message] = ()
+    ) -> None:
+        """``past``: what the session holds already; calls it left open are answered first of all."""
         self._session = session
         self.messages = MessageLog(session.payload)
         self.view: list[Message] = []
@@ -168,19 +171,25 @@ class History:
         """Changes whenever the view is made anew; between that it only grows."""
         self._earlier: list[ViewPlan] = []
         self._open: dict[str, ToolCallPart] = {}
+        for message in past:
+            self._add(message, None)
+        self.close_open_calls("no result: the conversation was interrupted or taken back to here")
         for message in messages:
             self.append(message)
 
     def append(self, message: Message) -> None:
+        dropped = self._session.dropped
+        seq = self._session.append("message", message.model_dump())
+        self._add(message, seq if self._session.dropped == dropped else None)
+
+    def _add(self, message: Message, stored_as: int | None) -> None:
         self.view.append(message)
+        self.messages.add(message, stored_as)
         for part in message.parts:
             if isinstance(part, ToolCallPart):
                 self._open[part.id] = part
             elif isinstance(part, ToolResultPart):
                 self._open.pop(part.call_id, None)
-        dropped = self._session.dropped
-        seq = self._session.append("message", message.model_dump())
-        self.messages.add(message, seq if self._session.dropped == dropped else None)
 
     def compact(self, plan: ViewPlan) -> None:
         """Shows only what the plan says. What is not shown whole leaves memory, never the store."""

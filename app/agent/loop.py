@@ -94,18 +94,24 @@ class Agent:
         self._window = window or ContextSettings.from_environ()
 
     async def run(
-        self, messages: Sequence[Message], *, effort: EffortChoice = "high", seed: int = 0
+        self,
+        messages: Sequence[Message],
+        *,
+        past: Sequence[Message] = (),
+        effort: EffortChoice = "high",
+        seed: int = 0,
     ) -> AgentOutcome:
         """Runs to the end; errors of the tree become the outcome, cancellation is passed on.
 
-        ``effort`` "auto" leaves the thinking tier of each step to the scheduler.
+        ``past`` is what the session holds already of this conversation; ``effort`` "auto" leaves
+        the thinking tier of each step to the scheduler.
 
         Raises:
             asyncio.CancelledError: everything running was ended and recorded before.
         """
         state = RunState(deadline=self._context.deadline, notice=lambda text: self._emit(Notice(text=text)))
         self._children.begin(state, effort, seed)
-        history = History(self._session, messages)
+        history = History(self._session, messages, past=past)
         keeper = self._keeper(state)
         text, error = "", WhimbrelError("the run ended by an internal error")
         try:

@@ -12,6 +12,7 @@ from .shared import (
     allow_http_option,
     check_sandbox,
     issue_option,
+    limit_options,
     not_empty,
     path_given,
     permission_options,
@@ -19,6 +20,8 @@ from .shared import (
     python_option,
     repository_options,
     sandbox_options,
+    settings_options,
+    settle,
     tests_option,
 )
 
@@ -54,12 +57,6 @@ from .shared import (
 )
 @allow_http_option
 @click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="USD",
-    help="Ends the run; needs an endpoint that tells costs, or prices (WHIMBREL_PRICES).",
-)
-@click.option(
     "--context",
     type=click.Choice(["auto", "map", "whole-repo"]),
     default="auto",
@@ -77,6 +74,7 @@ from .shared import (
     show_default=True,
     help="Questions to the model.",
 )
+@limit_options
 @click.option(
     "--max-candidates",
     type=click.IntRange(min=1),
@@ -107,6 +105,7 @@ from .shared import (
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
+@settings_options
 @click.pass_context
 def command(ctx: click.Context, **given: Any) -> None:
     """Repairs a repository: an issue and failing tests in, a verified minimal patch and evidence out.
@@ -122,10 +121,17 @@ def command(ctx: click.Context, **given: Any) -> None:
         raise click.UsageError("give --commit or --branch, not both")
     check_sandbox(given)
     rules = permission_rules(given)
+    from ...sandbox.base.errors import WhimbrelError
+    from ..config import Settings
     from ..fix.doors import make_door
     from ..fix.main import run_fix_issue
     from ..fix.options import FixOptions
 
+    settings, refused = Settings(), None
+    try:
+        settings = settle(ctx, given)
+    except WhimbrelError as error:
+        refused = error  # told after the result file is there
     options = FixOptions(
         repository=given["repo"],
         revision=given["commit"] or given["branch"],
@@ -137,7 +143,6 @@ def command(ctx: click.Context, **given: Any) -> None:
         model=given["model"],
         effort=given["effort"],
         context=given["context"],
-        max_cost_usd=given["max_cost"],
         sandbox=given["sandbox"],
         image=given["image"],
         network=given["network"],
@@ -155,7 +160,10 @@ def command(ctx: click.Context, **given: Any) -> None:
         instructions_from=given["instructions_from"],
         rules=rules,
         permission_mode=given["permission_mode"],
+        max_tokens=given["max_tokens"],
+        max_cost_usd=given["max_cost"],
+        settings=settings,
     )
     debug = bool((ctx.obj or {}).get("debug"))
     door = make_door(as_json=given["as_json"])
-    sys.exit(run_fix_issue(options, door, debug=debug))
+    sys.exit(run_fix_issue(options, door, debug=debug, refused=refused))

@@ -14,6 +14,8 @@ from .shared import (
     python_option,
     repository_options,
     sandbox_options,
+    settings_options,
+    settle,
     tests_option,
 )
 
@@ -31,6 +33,7 @@ from .shared import (
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on standard output, nothing else there."
 )
+@settings_options
 @click.pass_context
 def command(ctx: click.Context, **given: Any) -> None:
     """Ranks files, functions and lines that may hold the fault, each with its reasons.
@@ -48,6 +51,7 @@ def command(ctx: click.Context, **given: Any) -> None:
     from ..fix.locating import SCHEMA_VERSION, run_locate
     from ..fix.options import FixOptions
 
+    settings = settle(ctx, given)
     options = FixOptions(
         repository=given["repo"],
         revision=given["commit"],
@@ -60,6 +64,7 @@ def command(ctx: click.Context, **given: Any) -> None:
         network=given["network"],
         max_time_s=given["max_time"],
         allow_build=not given["no_build"],
+        settings=settings,
     )
 
     def tell(kind: str, text: str) -> None:

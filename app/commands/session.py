@@ -12,11 +12,16 @@ import click
 
 from ..sessions.export import json_lines, markdown_events, markdown_head, one_line
 from ..sessions.store import SessionInfo, SessionStore
+from .session_keep import COMMANDS
 
 
 @click.group()
 def group() -> None:
-    """List, show and export recorded runs."""
+    """Look at, search, rewind, export and import recorded runs."""
+
+
+for _command in COMMANDS:
+    group.add_command(_command)
 
 
 @group.command("list")
@@ -76,17 +81,17 @@ def show(session_id: str, follow: bool) -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["jsonl", "markdown"]),
+    type=click.Choice(["jsonl", "markdown", "html"]),
     default="jsonl",
     show_default=True,
-    help="Complete for programs, or a transcript for people.",
+    help="Complete for programs, or a transcript or a page for people.",
 )
 @click.option("--blobs", is_flag=True, help="Include complete outputs (jsonl only).")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File instead of stdout."
 )
 def export(session_id: str, form: str, blobs: bool, output: Path | None) -> None:
-    """Write a session as JSON lines or Markdown.
+    """Write a session as JSON lines, Markdown or one HTML page.
 
     SESSION is its id, or a unique beginning of it.
     """
@@ -94,6 +99,10 @@ def export(session_id: str, form: str, blobs: bool, output: Path | None) -> None
     info = store.find(session_id)
     if form == "jsonl":
         blocks = json_lines(store, info, blobs=blobs)
+    elif form == "html":
+        from ..sessions.html import html_page
+
+        blocks = html_page(info, store.events(info.id))
     else:
         blocks = chain([markdown_head(info)], markdown_events(store.events(info.id)))
     if output is None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from ..config import Settings
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -64,6 +67,25 @@ repository_options = together(
     ),
     click.option(
         "--commit", callback=not_empty, metavar="REV", help="Look at this commit instead of the working tree."
+    ),
+)
+settings_options = together(
+    click.option("--profile", metavar="NAME", callback=not_empty, help="Use a profile of your settings."),
+    click.option(
+        "-c",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="One setting for this run (repeatable), such as -c limits.steps=20.",
+    ),
+)
+limit_options = together(
+    click.option("--max-tokens", type=click.IntRange(min=1), help="Input and output of all steps together."),
+    click.option(
+        "--max-cost",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="USD",
+        help="US dollars at most; needs an endpoint that tells costs, or prices (settings, WHIMBREL_PRICES).",
     ),
 )
 issue_option = click.option(
@@ -145,3 +167,47 @@ def permission_rules(given: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(parse_rule(decision, text) for decision, text in texts)
     except UsageError as error:
         raise click.UsageError(error.one_line()) from error
+
+
+_FROM_SETTINGS: dict[str, tuple[str, str]] = {
+    # parameter: (section, key) of the setting that counts where the option is not given
+    "model": ("model", "name"),
+    "effort": ("effort", "default"),
+    "sandbox": ("sandbox", "kind"),
+    "image": ("sandbox", "image"),
+    "network": ("sandbox", "network"),
+    "max_time": ("limits", "time"),
+    "max_steps": ("limits", "steps"),
+    "max_tokens": ("limits", "tokens"),
+    "max_cost": ("limits", "cost_usd"),
+    "max_candidates": ("limits", "candidates"),
+}
+
+
+def settle(ctx: click.Context, given: dict[str, Any]) -> Settings:
+    """Loads the settings of this run and fills ``given`` where the person gave no option.
+
+    Raises:
+        ConfigError, UsageError: a settings file, a variable, ``-c`` or ``--profile`` is wrong.
+    """
+    from ..config import load_settings
+
+    loaded = load_settings(
+        given["repo"], trust=given.get("trust", False), profile=given.pop("profile"),
+        overrides=given.pop("overrides"),
+    )  # fmt: skip
+    for note in loaded.notes:
+        click.echo(f"note: {note}", err=True)
+    for name, (section, key) in _FROM_SETTINGS.items():
+        if name in given and not said(ctx, name):
+            given[name] = getattr(getattr(loaded.settings, section), key)
+    if "no_build" in given and not said(ctx, "no_build"):
+        given["no_build"] = not loaded.settings.sandbox.build
+    if not said(ctx, "image") and given["sandbox"] not in ("auto", "docker"):
+        given["image"] = None
+    return loaded.settings
+
+
+def said(ctx: click.Context, name: str) -> bool:
+    """Whether the person gave this option on the command line."""
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

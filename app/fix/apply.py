@@ -63,7 +63,8 @@ async def apply_result(path: Path, output: Path | None = None) -> tuple[Path, li
         raise UsageError(f"no result for {repository} yet", hint="run `whimbrel fix-issue` first")
     result = _read_result(folder)
     patch = (folder / "patch.diff").read_bytes() if (folder / "patch.diff").is_file() else b""
-    if result.get("status") != "fixed" or not patch:
+    # What a person asked for in a conversation is theirs to apply; it is never called verified.
+    if result.get("status") not in ("fixed", "answered") or not patch:
         raise UsageError(
             f"the result in {folder} has no verified patch (status {result.get('status')})",
             hint="unverified attempts are in its attempts/ folder, for `git apply` by hand",

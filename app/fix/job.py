@@ -22,7 +22,10 @@ from ..repo.cilog import read_ci_log
 from ..repo.environment import ProjectEnvironment
 from ..repo.testing.report import summary_line
 from ..repo.testing.testrun import TestRun
+from ..sessions.files import record
 from ..telemetry import RunTelemetry, open_telemetry
+from .agents import Watch
+from .attempts import AttemptLog
 from .events import JobEvent, Listener
 from .extras import check_extras
 from .from_issue import reproduce_from_issue
@@ -34,7 +37,7 @@ from .result import FixResult
 from .rundir import RunDirectory
 from .stage import Stage, set_the_stage
 from .verify import SILENCED, Verification, verify
-from .work import AttemptLog, do_the_work
+from .work import do_the_work
 
 _CLEAN_UP_S = 2.0
 """Of the run's time, for taking the stage down and writing the result ..."""
@@ -101,6 +104,7 @@ class FixJob:
             if self._stage is not None:
                 for note in self._stage.workspace.notes:
                     self.result.note(note)
+                await self._record_files(self._stage)
                 await self._close(self._stage)
 
     def measured(self) -> None:
@@ -155,6 +159,20 @@ class FixJob:
             summary = "not verified: the run ended before that"
             self.attempts.keep_diff(_FINAL, text, summary, best=True)
 
+    async def _record_files(self, stage: Stage) -> None:
+        """The files as the run leaves them, for `whimbrel run --resume` to go on from."""
+        if self.recording is None:
+            return
+        cap_bytes = self.options.settings.sessions.snapshots_mb << 20
+        try:
+            async with asyncio.timeout(_KEEP_S):
+                await record(
+                    stage.workspace, self.recording.session, cap_bytes=cap_bytes,
+                    warn=lambda text: self._tell("info", text),
+                )  # fmt: skip
+        except (TimeoutError, WhimbrelError, OSError) as error:
+            self._tell("info", f"the session does not hold the changed files: {error}")
+
     async def _close(self, stage: Stage) -> None:
         """Takes the stage down; trouble with that is told, but takes nothing from what was proved."""
         try:
@@ -174,9 +192,9 @@ class FixJob:
     async def _work(self, stage: Stage, reproduction: Reproduction, issue: Issue, log: str) -> AgentOutcome:
         assert self.recording is not None
         outcome = await do_the_work(
-            self.options, stage, reproduction, self.ledger, self.attempts,
-            issue=issue, log=log, deadline=self._work_until, session=self.recording.session,
-            emit=self._listener, tell=self._tell, telemetry=self._telemetry,
+            self.options, stage, reproduction, self.ledger, issue=issue, log=log,
+            deadline=self._work_until, session=self.recording.session,
+            watch=Watch(self._listener, self._tell, self.attempts, self._telemetry),
         )  # fmt: skip
         self.result.claimed = outcome.final_text
         self.result.steps = outcome.steps

@@ -7,11 +7,13 @@ import sqlite3
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from ...sandbox.base.errors import ConfigError, WhimbrelError
 from ..agent.signals import cancellation, interruptible
 from ..paths import state_dir
 from .apply import apply_result, remember_result
+from .attempts import AttemptLog
 from .doors import JobDoor
 from .events import JobEvent
 from .job import FixJob
@@ -22,16 +24,44 @@ from .result import FixResult
 from .rundir import RunDirectory, new_run_id
 
 
-def run_fix_issue(options: FixOptions, door: JobDoor, *, debug: bool = False) -> int:
-    """Runs the job and returns the process's exit code. A result file is written in every case."""
+def run_fix_issue(
+    options: FixOptions, door: JobDoor, *, debug: bool = False, refused: WhimbrelError | None = None
+) -> int:
+    """Runs the job and returns the process's exit code. A result file is written in every case.
+
+    ``refused``: why the options cannot be used (wrong settings); the result says that then.
+    """
     try:
-        return asyncio.run(_run(options, door, debug))
+        return asyncio.run(run_job(FixJob(options, new_run_id(), door.show), door, debug, refused))
     finally:
         door.close()
 
 
-async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
-    job = FixJob(options, new_run_id(), door.show)
+class Job(Protocol):
+    """A piece of work that ends in a result file."""
+
+    @property
+    def options(self) -> FixOptions: ...
+    @property
+    def result(self) -> FixResult: ...
+    @property
+    def attempts(self) -> AttemptLog: ...
+    @property
+    def recording(self) -> Ending | None: ...
+
+    async def run(self, run: RunDirectory) -> None: ...
+
+    def measured(self) -> None: ...
+
+
+class Ending(Protocol):
+    """What is closed when the work is over."""
+
+    def end(self, status: str, message: str) -> None: ...
+
+
+async def run_job(job: Job, door: JobDoor, debug: bool, refused: WhimbrelError | None = None) -> int:
+    """Runs a job to its exit code, whatever ends it; its result file is written in every case."""
     result = job.result
     async with interruptible() as interrupts:
         run: RunDirectory | None = None
@@ -39,6 +69,8 @@ async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
         try:
             prepare_output(_wanted_output(job), result)
             prepared = True
+            if refused is not None:
+                raise refused
             run = RunDirectory.create(result.run_id)
             await job.run(run)
         except asyncio.CancelledError:
@@ -61,16 +93,29 @@ async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
                 keep_logs(result, _wanted_output(job))
             _tidy(job, run)
         await _finish(job, use_wanted=prepared)
+    _mirror(job, door)
     door.show(JobEvent("result", data=result.to_json()))
     return result.exit_code
 
 
-def _wanted_output(job: FixJob) -> Path:
+def _mirror(job: Job, door: JobDoor) -> None:
+    """A copy of the session where the settings ask for one; that never changes how the run ended."""
+    address = job.options.settings.sessions.mirror
+    if address and job.result.session_id:
+        from ..sessions import SessionStore
+        from ..sessions.mirror import copy_after_run
+
+        problem = copy_after_run(SessionStore.open, address, job.result.session_id)
+        if problem:
+            door.show(JobEvent("warning", problem))
+
+
+def _wanted_output(job: Job) -> Path:
     wanted = job.options.output or state_dir() / "output" / job.result.run_id
     return wanted.expanduser().absolute()
 
 
-def _tidy(job: FixJob, run: RunDirectory | None) -> None:
+def _tidy(job: Job, run: RunDirectory | None) -> None:
     """Closes the recording and removes the run's folder; neither may cost the person the result."""
     steps: list[tuple[str, Callable[[], None]]] = []
     recording, result = job.recording, job.result
@@ -86,14 +131,14 @@ def _tidy(job: FixJob, run: RunDirectory | None) -> None:
             result.note(f"{what}: {error}")
 
 
-async def _finish(job: FixJob, *, use_wanted: bool) -> None:
+async def _finish(job: Job, *, use_wanted: bool) -> None:
     """Writes the result and applies the patch when asked to; ``result`` says how that went."""
     result, options = job.result, job.options
     output = _write(job, use_wanted=use_wanted)
     if output is None:
         result.output = ""
         return
-    if options.apply and result.status == "fixed":
+    if options.apply and result.patch:
         try:
             await apply_result(Path(result.repository), output)
             result.applied = True
@@ -106,7 +151,7 @@ async def _finish(job: FixJob, *, use_wanted: bool) -> None:
             result.note(error.one_line())
 
 
-def _write(job: FixJob, *, use_wanted: bool) -> Path | None:
+def _write(job: Job, *, use_wanted: bool) -> Path | None:
     """Writes to the folder asked for, or where that fails to the state folder; None: nowhere."""
     result = job.result
     places: list[Callable[[], Path]] = [lambda: state_dir() / "output" / result.run_id]
@@ -127,7 +172,7 @@ def _write(job: FixJob, *, use_wanted: bool) -> Path | None:
             continue
         if result.repository:
             try:
-                remember_result(Path(result.repository), output, verified=result.status == "fixed")
+                remember_result(Path(result.repository), output, verified=bool(result.patch))
             except (ConfigError, OSError) as error:
                 result.note(f"`whimbrel apply` will not find this result by itself: {error}")
         return output

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..permissions.rules import Rule
+
+if TYPE_CHECKING:
+    from ..config import Settings
+
+
+def _built_in() -> Settings:
+    from ..config import Settings
+
+    return Settings()
 
 
 @dataclass(frozen=True)
@@ -26,8 +36,6 @@ class FixOptions:
     model: str = "embedded"
     effort: str = "auto"
     """low, high, max, or auto: the scheduler's choice per step."""
-    max_cost_usd: float | None = None
-    """Of the model; None: no limit."""
     context: str = "auto"
     """What a remote model is given of the repository in advance: auto, map or whole-repo."""
     sandbox: str = "auto"
@@ -41,6 +49,10 @@ class FixOptions:
     spent_s: float = 0.0
     """Seconds of it that were over when the job began: starting the program takes a while, too."""
     max_steps: int = 100
+    max_tokens: int | None = None
+    """Input and output of all steps together; None: no limit."""
+    max_cost_usd: float | None = None
+    """Of the model; None: no limit."""
     max_candidates: int | None = None
     """Edits the search may try at most; None: its own limits, of number and of time."""
     seed: int = 0
@@ -54,6 +66,8 @@ class FixOptions:
     rules: tuple[Rule, ...] = ()
     """Permission rules of the person, from flags and configuration."""
     permission_mode: str = "default"
+    settings: Settings = field(default_factory=_built_in, repr=False)
+    """The rest of the settings; options that have a field here count as this field says."""
 
 
 def parse_duration(text: str) -> float:

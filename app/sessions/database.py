@@ -12,8 +12,9 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 from ...sandbox.base.errors import ConfigError
+from .migration import ADDED_IN_2, add_text_index, from_1_to_2
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _CHECKED_BYTES = 64 << 20
 """Files up to this size are checked at every start (a few milliseconds); larger ones when they are read."""
@@ -108,6 +109,33 @@ def read_blob(connection: sqlite3.Connection, handle: str) -> tuple[bytes, str]:
     return zlib.decompress(row[0]), row[1]
 
 
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """All of the block or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def release_blob(connection: sqlite3.Connection, session_id: str, handle: str) -> None:
+    """Takes a session's claim on a blob back, and the blob where nobody else has one."""
+    with transaction(connection):
+        row = connection.execute(
+            "SELECT sha256 FROM blobs WHERE sha256 >= ? AND sha256 < ? LIMIT 1", (handle, handle + "g")
+        ).fetchone()
+        if row is None:
+            return
+        connection.execute("DELETE FROM blob_refs WHERE session_id = ? AND sha256 = ?", (session_id, *row))
+        connection.execute(
+            "DELETE FROM blobs WHERE sha256 = ? AND sha256 NOT IN (SELECT sha256 FROM blob_refs)", row
+        )
+
+
 def _is_corrupt(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -132,12 +160,16 @@ def _connect(path: Path | None) -> sqlite3.Connection:
                 hint="update whimbrel, or point WHIMBREL_STATE_DIR at another directory",
             )
         if version == 0:
-            connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
+            add = f"{_SCHEMA}{ADDED_IN_2}PRAGMA user_version = {SCHEMA_VERSION};"
+            connection.executescript(f"BEGIN;{add}COMMIT;")
+            add_text_index(connection)
         if path is not None and path.stat().st_size <= _CHECKED_BYTES:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict.splitlines()[-1])
-        for table in ("sessions", "events", "blobs"):
+        if version == 1:
+            from_1_to_2(connection)
+        for table in ("sessions", "events", "blobs", "blob_refs", "forks", "mirror_queue"):
             try:
                 connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
             except sqlite3.OperationalError as error:

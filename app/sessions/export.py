@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from ...sandbox.base.secrets import redact, redact_json
 from .store import SessionEvent, SessionInfo, SessionStore
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -30,7 +31,9 @@ def json_lines(store: SessionStore, info: SessionInfo, *, blobs: bool = False) -
                 yield _line({"kind": "missing_blob", "handle": handle})
                 continue
             encoded = base64.b64encode(data).decode("ascii")
-            yield _line({"kind": "blob", "handle": handle, "media": media, "data_base64": encoded})
+            # The digits, not the values in them, could look like a secret: a blob goes out as it was stored.
+            blob = {"kind": "blob", "handle": handle, "media": media, "data_base64": encoded}
+            yield json.dumps(blob, ensure_ascii=True) + "\n"
 
 
 def markdown_head(info: SessionInfo) -> str:
@@ -52,8 +55,11 @@ def markdown_events(events: Iterable[SessionEvent]) -> Iterator[str]:
 
 
 def visible(text: str) -> str:
-    """Control, bidirectional and unpaired surrogate characters as escapes; newlines and tabs kept."""
-    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+    """Control, bidirectional and unpaired surrogate characters as escapes; newlines and tabs kept.
+
+    Values of secrets in the present environment are masked, also where they were stored without it.
+    """
+    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), redact(text))
 
 
 def _event_markdown(event: SessionEvent) -> str:
@@ -124,7 +130,7 @@ def _inline(text: str) -> str:
 
 
 def _line(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=True) + "\n"
+    return json.dumps(redact_json(value), ensure_ascii=True) + "\n"
 
 
 def _handles(value: Any) -> Iterator[str]:
@@ -132,6 +138,8 @@ def _handles(value: Any) -> Iterator[str]:
         for key, item in value.items():
             if key == "artifacts" and isinstance(item, list):
                 yield from (handle for handle in item if isinstance(handle, str))
+            elif key == "diff" and isinstance(item, str) and re.fullmatch("[0-9a-f]{12,64}", item):
+                yield item  # the files of a turn
             else:
                 yield from _handles(item)
     elif isinstance(value, list):

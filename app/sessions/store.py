@@ -17,6 +17,8 @@ from ...sandbox.base.errors import ConfigError, UsageError
 from ..paths import state_dir
 from .database import open_database, read_blob, readable
 from .lock import SessionLock, is_locked
+from .migration import has_text_index
+from .searching import Hit, search
 from .writer import SessionWriter
 
 
@@ -70,7 +72,8 @@ class SessionStore:
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
-        self._connection = connection
+        self.connection = connection
+        """For the modules of this package."""
 
     @classmethod
     def open(
@@ -84,6 +87,11 @@ class SessionStore:
             return cls(Path(os.devnull), open_database(None, notice))
         return cls(place, open_database(place, notice))
 
+    @staticmethod
+    def new_id() -> str:
+        """An id that sorts by time and no other session has."""
+        return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
     def create(
         self,
         *,
@@ -93,10 +101,10 @@ class SessionStore:
         on_problem: Callable[[str], None] = lambda _: None,
     ) -> SessionWriter:
         """A new session and its only writer. Nothing is stored before the first event."""
-        session_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+        session_id = self.new_id()
         return SessionWriter(
             session_id,
-            self._connection,
+            self.connection,
             SessionLock(self.directory, session_id),
             title=" ".join(title.split())[:200],
             repository=repository,
@@ -112,12 +120,12 @@ class SessionStore:
         """
         info = self.find(prefix)
         lock = SessionLock(self.directory, info.id)
-        (last,) = self._connection.execute(
+        (last,) = self.connection.execute(
             "SELECT coalesce(max(seq), 0) FROM events WHERE session_id = ?", (info.id,)
         ).fetchone()
         return SessionWriter(
             info.id,
-            self._connection,
+            self.connection,
             lock,
             title=info.title,
             repository=info.repository,
@@ -129,7 +137,7 @@ class SessionStore:
     def sessions(self, limit: int | None = None) -> list[SessionInfo]:
         """Newest first."""
         with readable(self.directory):
-            rows = self._connection.execute(
+            rows = self.connection.execute(
                 "SELECT id, created, updated, status, title, repository, model, product_version,"
                 " (SELECT count(*) FROM events WHERE session_id = id) FROM sessions"
                 " ORDER BY created DESC, id DESC LIMIT ?",
@@ -165,7 +173,7 @@ class SessionStore:
     def events(self, session_id: str, *, after: int = 0) -> Iterator[SessionEvent]:
         """Events with ``seq > after`` in order; call again with the last seq to follow a live session."""
         with readable(self.directory):
-            rows = self._connection.execute(
+            rows = self.connection.execute(
                 "SELECT session_id, seq, parent_seq, kind, version, time, payload FROM events"
                 " WHERE session_id = ? AND seq > ? ORDER BY seq",
                 (session_id, after),
@@ -173,17 +181,40 @@ class SessionStore:
             for *head, payload in rows:
                 yield SessionEvent(*head, payload=_decode(payload))
 
+    def search(self, query: str, *, limit: int = 50) -> list[Hit]:
+        """Messages and titles that hold every word of ``query``."""
+        with readable(self.directory):
+            indexed = has_text_index(self.connection)
+            return search(self.connection, query, indexed=indexed, limit=limit)
+
+    def latest(self, repository: str) -> SessionInfo:
+        """The session of a repository that was written last; imported ones only once they were resumed.
+
+        Raises:
+            UsageError: there is none.
+        """
+        with readable(self.directory):
+            row = self.connection.execute(
+                "SELECT id FROM sessions WHERE repository = ? AND coalesce((SELECT kind FROM events"
+                " WHERE session_id = id ORDER BY seq DESC LIMIT 1), '') != 'imported'"
+                " ORDER BY updated DESC, id DESC LIMIT 1",
+                (repository,),
+            ).fetchone()
+        if row is None:
+            raise UsageError(f"there is no session of {repository} yet", hint="leave --continue out")
+        return self.find(row[0])
+
     def blob(self, handle: str) -> tuple[bytes, str]:
         """``(data, media type)`` of a stored blob.
 
         Raises:
             KeyError: no such blob.
         """
-        return read_blob(self._connection, handle)
+        return read_blob(self.connection, handle)
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
-            self._connection.close()
+            self.connection.close()
 
     def _info(self, row: tuple[Any, ...]) -> SessionInfo:
         info = SessionInfo(*row)

@@ -17,8 +17,9 @@ from ...sandbox.base.errors import WhimbrelError
 from ...sandbox.base.tokens import mask, mask_bytes, mask_json
 from ..evidence import EvidenceRow
 from ..version import __version__
-from .database import is_full, read_blob
+from .database import is_full, read_blob, release_blob, transaction
 from .lock import SessionLock
+from .migration import add_reference, add_text, has_text_index
 
 EVENT_VERSION = 1
 HANDLE_DIGITS = 16
@@ -53,11 +54,16 @@ class SessionWriter:
         self._on_problem = on_problem
         self._seq = last_seq
         self._row_written = last_seq > 0
+        self._indexed = has_text_index(connection)
         self._broken = False
         self._run_status = ""
         self._closed = False
         self._spill: dict[str, bytes] = {}
         self._lock = threading.Lock()
+
+    def continue_after(self, seq: int) -> None:
+        """The store holds this session already, with events up to ``seq`` (a fork)."""
+        self._seq, self._row_written = seq, True
 
     def append(self, kind: str, payload: Any, *, parent_seq: int | None = None) -> int:
         """Stores an event and returns its sequence number.
@@ -69,7 +75,8 @@ class SessionWriter:
         # ASCII escapes carry newlines, control characters and lone surrogates through SQLite unharmed.
         if kind == "run_finished":
             self._run_status = payload["status"]
-        text = json.dumps(mask_json(payload), ensure_ascii=True, separators=(",", ":"))
+        clean = mask_json(payload)
+        text = json.dumps(clean, ensure_ascii=True, separators=(",", ":"))
         with self._lock:
             if self._closed:
                 self.dropped += 1
@@ -78,7 +85,7 @@ class SessionWriter:
             if parent_seq is None and self._seq > 1:
                 parent_seq = self._seq - 1
             values = (self.id, self._seq, parent_seq, kind, EVENT_VERSION, time.time(), text)
-            if not self._write(lambda: self._insert_event(values)):
+            if not self._write(lambda: self._insert_event(values, clean)):
                 self.dropped += 1
             return self._seq
 
@@ -104,16 +111,26 @@ class SessionWriter:
 
         The model reads it back as ``artifact:HANDLE``.
         """
-        clean = mask_bytes(data)
-        digest = hashlib.sha256(clean).hexdigest()
-        handle = digest[:HANDLE_DIGITS]
-        values = (digest, media, len(clean), zlib.compress(clean, 6 if len(clean) < 1 << 20 else 1))
+        return self._keep(mask_bytes(data), media)[0]
+
+    def keep_exact(self, data: bytes, media: str) -> tuple[str, int] | None:
+        """``(handle, bytes stored)`` of data that is of use only as it is; None when it holds a secret."""
+        return self._keep(data, media) if mask_bytes(data) == data else None
+
+    def drop(self, handle: str) -> None:
+        """This session needs a blob no more; it is removed unless another session uses it."""
         with self._lock:
-            if not self._write(
-                lambda: self._connection.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", values)
-            ):
-                self._spill[handle] = values[3]
-        return handle
+            self._spill.pop(handle, None)
+            self._write(lambda: release_blob(self._connection, self.id, handle))
+
+    def _keep(self, data: bytes, media: str) -> tuple[str, int]:
+        digest = hashlib.sha256(data).hexdigest()
+        handle = digest[:HANDLE_DIGITS]
+        deflated = zlib.compress(data, 6 if len(data) < 1 << 20 else 1)
+        with self._lock:
+            if not self._write(lambda: self._insert_blob((digest, media, len(data), deflated))):
+                self._spill[handle] = deflated
+        return handle, len(deflated)
 
     def fetch(self, handle: str) -> bytes:
         """The bytes behind a handle; raises KeyError."""
@@ -153,10 +170,14 @@ class SessionWriter:
         else:
             self.close("internal_error")
 
-    def _insert_event(self, values: tuple[Any, ...]) -> None:
+    def _insert_blob(self, values: tuple[Any, ...]) -> None:
+        with transaction(self._connection):
+            self._connection.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", values)
+            add_reference(self._connection, self.id, values[0])
+
+    def _insert_event(self, values: tuple[Any, ...], payload: Any) -> None:
         now = values[5]
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._connection):
             if self._row_written:
                 self._connection.execute(
                     "UPDATE sessions SET updated = ?, status = 'running' WHERE id = ?", (now, self.id)
@@ -167,11 +188,8 @@ class SessionWriter:
                     (self.id, now, now, *self._head, __version__),
                 )
             self._connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-            self._connection.execute("COMMIT")
-        except sqlite3.Error:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
+            if self._indexed and values[3] == "message":
+                add_text(self._connection, self.id, values[1], payload)
         self._row_written = True
 
     def _write(self, action: Callable[[], object]) -> bool:

@@ -210,6 +210,24 @@ class Store:
         finally:
             index.unlink(missing_ok=True)
 
+    def patched(self, tree: str, patch: bytes, *, reverse: bool, three_way: bool) -> str | None:
+        """Records ``tree`` with a patch applied (or taken back); None when it does not fit."""
+        index = self._directory / f"patch-{next(self._numbers)}.index"
+        git = self._git(self._mirror).with_options(extra_env={"GIT_INDEX_FILE": str(index)})
+        options = [*(["--reverse"] if reverse else []), *(["--3way"] if three_way else [])]
+        command = ("apply", "--cached", "--whitespace=nowarn", *options, "-")
+        try:
+            git.run_sync("read-tree", tree, timeout_s=_TIMEOUT_S)
+            if git.run_sync(*command, input=patch, check=False, timeout_s=_TIMEOUT_S).exit_code != 0:
+                return None
+            made = git.run_sync("write-tree", "--missing-ok", timeout_s=_TIMEOUT_S).text()
+        finally:
+            index.unlink(missing_ok=True)
+        (self._git_dir / "refs" / "snapshots" / made).write_text(made + "\n")
+        self._kept[made] = None
+        self._dropped.discard(made)
+        return made
+
     def entries(self) -> dict[str, tuple[str, str]]:
         """The index: path -> (mode, object id)."""
         found: dict[str, tuple[str, str]] = {}

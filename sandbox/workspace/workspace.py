@@ -223,6 +223,20 @@ class Workspace:
         """Whether a patch applies to a clean checkout of the base tree."""
         return await self._serially(lambda: self._store.applies(patch, self.base.tree))
 
+    async def patched(
+        self, tree: str, patch: bytes, *, reverse: bool = False, three_way: bool = False
+    ) -> str | None:
+        """Records ``tree`` with a patch applied or taken back, to be restored; None when it does not fit.
+
+        ``three_way``: also where lines around have changed, as long as nothing conflicts.
+        """
+
+        def made() -> str | None:
+            self._store.require(tree)
+            return self._store.patched(tree, patch, reverse=reverse, three_way=three_way)
+
+        return await self._serially(made)
+
     def resolve(self, relative: str) -> Path:
         """The host path of something in the copy.
 

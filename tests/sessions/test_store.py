@@ -169,7 +169,7 @@ def test_a_full_disk_is_reported_once_and_the_run_goes_on_with_its_blobs(tmp_pat
     problems: list[str] = []
     store = SessionStore.open(tmp_path)
     # SQLite's own page limit gives the very error a full disk gives.
-    store._connection.execute("PRAGMA max_page_count = 40")  # pyright: ignore[reportPrivateUsage]
+    store.connection.execute("PRAGMA max_page_count = 60")
     writer = store.create(title="t", repository="/r", model="m", on_problem=problems.append)
     stored = 0
     while writer.dropped == 0:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ....sandbox.base.errors import ConfigError
+from ...paths import PROJECT_SETTINGS
 from .model import Recipe
 
 RECIPE_FILE: Final = "whimbrel.toml"
@@ -43,15 +44,21 @@ def load_configuration(repository: Path) -> Configuration:
         ConfigError: unknown key or wrong type; the message names the file and the key.
     """
     recipe = find_recipe(repository)
-    if recipe is None:
+    files: list[str] = []
+    contents: dict[str, bytes] = {}
+    if (repository / PROJECT_SETTINGS).exists():
+        files.append(PROJECT_SETTINGS)
+        contents[PROJECT_SETTINGS] = _read(repository, PROJECT_SETTINGS, "the repository")
+    if recipe is not None:
+        files.append(recipe.source)
+        contents[recipe.source] = _recipe_bytes(repository, recipe.source)
+        for name in (recipe.dockerfile, recipe.devcontainer):
+            if name:
+                files.append(name)
+                contents[name] = _read(repository, name, recipe.source)
+    if not files:
         return Configuration(None, (), "")
-    files = [recipe.source]
-    contents = {recipe.source: _recipe_bytes(repository, recipe.source)}
-    for name in (recipe.dockerfile, recipe.devcontainer):
-        if name:
-            files.append(name)
-            contents[name] = _read(repository, name, recipe.source)
-    if recipe.devcontainer:
+    if recipe is not None and recipe.devcontainer:
         container = read_devcontainer(repository, recipe.devcontainer)
         if container.dockerfile:
             files.append(container.dockerfile)

@@ -1,0 +1,134 @@
+"""`whimbrel run`: one turn of a conversation, headless."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from .age import process_age_s
+from .shared import (
+    check_sandbox,
+    limit_options,
+    not_empty,
+    path_given,
+    python_option,
+    repository_options,
+    said,
+    sandbox_options,
+    settings_options,
+    settle,
+    tests_option,
+)
+
+
+@click.command("run", short_help="One turn of a conversation about a repository; the answer on stdout.")
+@click.argument("prompt", metavar="PROMPT|-")
+@repository_options
+@click.option("--continue", "latest", is_flag=True, help="Go on with this repository's last session.")
+@click.option("--resume", callback=not_empty, metavar="ID", help="Go on with a session (start of its id).")
+@click.option(
+    "--fork", callback=not_empty, metavar="ID[@SEQ]", help="Go on in a copy, as it was after message SEQ."
+)
+@click.option(
+    "--files",
+    type=click.Choice(["session", "repository"]),
+    default="session",
+    show_default=True,
+    help="In a continued session: the files as it left them, or as they are now.",
+)
+@tests_option
+@python_option
+@click.option(
+    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
+)
+@click.option(
+    "--model",
+    callback=not_empty,
+    default="embedded",
+    show_default=True,
+    help="openai:NAME[@URL], vllm:NAME@URL, or embedded (repairs only); a session goes on with its own.",
+)
+@click.option(
+    "--effort",
+    type=click.Choice(["low", "high", "max"]),
+    default="high",
+    show_default=True,
+    help="How hard a remote model thinks.",
+)
+@sandbox_options
+@click.option(
+    "--max-steps",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Questions to the model.",
+)
+@limit_options
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
+)
+@click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
+@click.option("--apply", "apply_patch", is_flag=True, help="Apply what was changed to the working tree.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
+@settings_options
+@click.pass_context
+def command(ctx: click.Context, prompt: str, **given: Any) -> None:
+    """Asks or tells the model something about a repository: a question, a feature, a fix.
+
+    PROMPT is text, or - for standard input. The model works on a copy in a sandbox; your
+    files, index and branches are not touched unless you say --apply. Only the final answer
+    goes to standard output.
+
+    Exit codes: 0 answered (which is no proof that a change is right: see `fix-issue`);
+    2 usage; 4 the session's files do not fit the repository any more; 5 denied; 6 budget;
+    7 loop; 8 model; 9 sandbox unavailable; 10 configuration; 11 tests cannot run here;
+    130 cancelled; 143 terminated.
+    """
+    check_sandbox(given)
+    from ...sandbox.base.errors import WhimbrelError
+    from ..config import Settings
+    from ..fix.options import FixOptions
+    from ..talk.main import run_turn
+    from ..talk.options import TalkOptions
+
+    settings, refused = Settings(), None
+    try:
+        settings = settle(ctx, given)
+    except WhimbrelError as error:
+        refused = error  # told after the result file is there
+    options = FixOptions(
+        repository=given["repo"],
+        revision=given["commit"],
+        tests=given["tests"],
+        python=given["python"],
+        trust=given["trust"],
+        model=given["model"],
+        effort=given["effort"],
+        sandbox=given["sandbox"],
+        image=given["image"],
+        network=given["network"],
+        max_time_s=given["max_time"],
+        spent_s=process_age_s(),
+        max_steps=given["max_steps"],
+        max_tokens=given["max_tokens"],
+        max_cost_usd=given["max_cost"],
+        max_candidates=settings.limits.candidates,
+        seed=given["seed"],
+        output=given["output"],
+        apply=given["apply_patch"],
+        allow_build=not given["no_build"],
+        settings=settings,
+    )
+    talk = TalkOptions(
+        base=options,
+        prompt=prompt,
+        resume=given["resume"],
+        latest=given["latest"],
+        fork=given["fork"],
+        files=given["files"],
+        model_given=said(ctx, "model"),
+    )
+    debug = bool((ctx.obj or {}).get("debug"))
+    sys.exit(run_turn(talk, as_json=given["as_json"], debug=debug, refused=refused))

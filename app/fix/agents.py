@@ -1,0 +1,161 @@
+"""The agent of a run, the same for every door: model, tools, limits, permissions, and who follows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ...engine.chat import ChatModel
+from ..agent.children import CHILD_EVENT
+from ..agent.events import (
+    AgentEvent,
+    ContextCompacted,
+    ContextLoaded,
+    ModelNotice,
+    Notice,
+    StepStarted,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from ..agent.limits import Limit, MaxAnswer, MaxCost, MaxSteps, MaxTime, MaxTokens
+from ..agent.loop import Agent
+from ..agent.loop_guard import LoopGuard
+from ..agent.permissions import Decision, Permissions, Rule
+from ..agent.profiles import get_ready
+from ..agent.strategy import Strategy
+from ..evidence import EvidenceLedger
+from ..permissions.grants import Grants
+from ..sessions import SessionWriter
+from ..telemetry import RunTelemetry
+from ..tools.base import Tool, ToolContext
+from ..tools.registry import default_tools
+from .attempts import AttemptLog
+from .events import JobEvent, Listener
+from .extras import Extras
+from .options import FixOptions
+from .preloading import note_context
+from .stage import Stage
+
+_WEB_ALLOWED = Rule(Decision.ALLOW, tool="web_fetch", reason="--web allows it")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who follows the agent: its door, the log of its attempts, and the measurements."""
+
+    emit: Listener
+    tell: Callable[[str, str], None]
+    attempts: AttemptLog
+    telemetry: RunTelemetry
+
+
+def tool_context(
+    options: FixOptions,
+    stage: Stage,
+    ledger: EvidenceLedger,
+    session: SessionWriter,
+    deadline: float,
+    *,
+    issue_text: str,
+    target_tests: tuple[str, ...] = (),
+) -> ToolContext:
+    """What the tools of a run work with; ``deadline`` is a ``time.monotonic()`` value."""
+    return ToolContext(
+        workspace=stage.workspace,
+        sandbox=stage.sandbox,
+        tests=stage.tests,
+        ledger=ledger,
+        keep=session.keep,
+        fetch=session.fetch,
+        deadline=deadline,
+        seed=options.seed,
+        issue_text=issue_text,
+        target_tests=target_tests,
+        max_candidates=options.max_candidates,
+        lint=options.lint,
+        paths=stage.paths,
+    )
+
+
+async def make_agent(
+    model: ChatModel,
+    options: FixOptions,
+    stage: Stage,
+    context: ToolContext,
+    added: Extras,
+    *,
+    session: SessionWriter,
+    deadline: float,
+    watch: Watch,
+    tools: Sequence[Tool] | None = None,
+) -> Agent:
+    """The agent; ``tools``: instead of the default set (those of ``added`` come on top in any case).
+
+    Raises:
+        ModelError: the endpoint was asked what it can do and cannot be used.
+    """
+    offered = [*(default_tools(web=options.web) if tools is None else tools), *added.tools]
+    watch.telemetry.offered(tool.name for tool in offered)
+    takes_tiers = model.capabilities.effort is not False
+    await get_ready(model)
+
+    def on_event(event: AgentEvent) -> None:
+        watch.telemetry.agent_event(event)
+        show_event(event, watch, takes_tiers)
+
+    return Agent(
+        model,
+        offered,
+        context,
+        session=session,
+        limits=[*limits_of(options, deadline), Strategy([tool.name for tool in offered]), *added.limits],
+        permissions=Permissions.for_sandbox(
+            stage.sandbox.describe(),
+            rules=[*options.rules, *([_WEB_ALLOWED] if options.web else ()), *added.rules],
+            mode=options.permission_mode,
+            paths=stage.paths,
+            grants=Grants(stage.repository),
+        ),
+        on_event=on_event,
+    )
+
+
+def limits_of(options: FixOptions, deadline: float) -> list[Limit]:
+    """The limits that bound one run of the agent; ``deadline`` is a ``time.monotonic()`` value."""
+    limits: list[Limit] = [MaxSteps(options.max_steps), MaxTime(max(1.0, deadline - time.monotonic()))]
+    if options.max_tokens is not None:
+        limits.append(MaxTokens(options.max_tokens))
+    if options.max_cost_usd is not None:
+        price_in, price_out = options.settings.price_of(options.model)
+        limits.append(MaxCost(options.max_cost_usd, input_price=price_in, output_price=price_out))
+    return [*limits, MaxAnswer(), LoopGuard()]
+
+
+def show_event(event: AgentEvent, watch: Watch, takes_tiers: bool) -> None:
+    """Passes an agent event on to the door, with a line of progress where it is worth one."""
+    attempts, tell = watch.attempts, watch.tell
+    if isinstance(event, ToolFinished):
+        attempts.see(event)
+    elif isinstance(event, ToolProgress) and event.phase == CHILD_EVENT:
+        inner = cast("dict[str, Any]", event.data or {})
+        if inner.get("kind") == "tool_finished":
+            attempts.see(ToolFinished.model_validate(inner))
+    elif isinstance(event, ContextLoaded | ContextCompacted):
+        note_context(event, attempts.context)
+        tell("info", event.text)
+    elif isinstance(event, StepStarted) and takes_tiers:
+        attempts.see_step(event)
+    watch.emit(JobEvent("agent", data=event.model_dump()))
+    if isinstance(event, ToolProgress):
+        tell("progress", event.text)
+    elif isinstance(event, ToolStarted):
+        tell("progress", event.name)
+    elif isinstance(event, StepStarted):
+        tell("progress", f"step {event.step}" + (f" ({event.effort}: {event.reason})" if takes_tiers else ""))
+    elif isinstance(event, ModelNotice):
+        tell("info", event.text)
+    elif isinstance(event, Notice):
+        tell("warning" if event.level != "info" else "info", event.text)

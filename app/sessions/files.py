@@ -1,0 +1,187 @@
+"""The files between turns: recorded as a patch in the session, put back when it is continued.
+
+A state is ``base_tree`` plus a patch; both trees are hashes, so putting a state back is checked
+by its content. Recorded states form a graph whose edges are patches: from any state that the
+repository is in now (a patch may have been applied or taken back meanwhile) the wanted one is
+reached by applying and reverting patches. Where the repository is in none of them, it has moved
+on, and the patch of the wanted state is applied to what is there, if it fits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...sandbox.base.errors import PatchConflict
+from ...sandbox.workspace import Workspace
+from .replay import Conversation, FileState
+from .writer import SessionWriter
+
+MEDIA = "text/x-patch"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was done to the working copy."""
+
+    remarks: tuple[str, ...] = ()
+    """For the model and the person: one line each."""
+    moved_on: bool = False
+    """The repository was changed outside the conversation."""
+
+
+async def put_back(
+    workspace: Workspace, conversation: Conversation, fetch: Callable[[str], bytes], *, wanted: str
+) -> Restored:
+    """Makes the copy hold the files as the conversation left them.
+
+    Args:
+        wanted: ``session``, or ``repository`` to go on with the files as they are.
+
+    Raises:
+        PatchConflict: they cannot be had: the repository moved on and conflicts, or the state was
+            not kept.
+    """
+    state, base = conversation.files, workspace.base
+    lost = (
+        ("the turn before was killed: what it changed in files is gone",) if conversation.unfinished else ()
+    )
+    if state is None:
+        return Restored(lost)
+    if state.tree == base.tree:
+        return Restored(lost)
+    if wanted == "repository":
+        same = state.base_tree == base.tree
+        remark = "the files are as the repository has them now, without earlier changes of this conversation"
+        return Restored((*lost, remark), moved_on=not same)
+    steps = route(conversation.states, base.tree, state.tree)
+    if steps is not None:
+        tree = base.tree
+        for step, reverse in steps:
+            tree = await workspace.patched(tree, _patch(step, fetch), reverse=reverse) or ""
+            if not tree:
+                break
+        if tree == state.tree:
+            await workspace.restore(tree)
+            return Restored(lost)
+    was, now = (state.base_commit or "no commit")[:12], (base.commit or "no commit")[:12]
+    between = f"from {was} to {now}" if was != now else "though it is still at " + now
+    moved = f"the repository was changed outside this conversation ({between})"
+    if not state.diff and not state.problem:
+        return Restored((*lost, f"{moved}; read files again before editing them"), moved_on=True)
+    patch = _patch(state, fetch)
+    tree = await workspace.patched(base.tree, patch)
+    if tree is None:
+        tree = await workspace.patched(base.tree, patch, three_way=True)
+    if tree is None:
+        if await workspace.patched(base.tree, patch, reverse=True) is not None:
+            return Restored(
+                (*lost, f"{moved}; the changes of this conversation are in it already"), moved_on=True
+            )
+        raise PatchConflict(
+            f"{moved}, and the changes of this session do not fit any more",
+            hint=f"--commit {state.base_commit or 'REV'} starts where it did, --files repository takes the"
+            " files as they are",
+        )
+    await workspace.restore(tree)
+    remark = f"{moved}; the changes of this conversation were applied on top: read files again before editing"
+    return Restored((*lost, remark), moved_on=True)
+
+
+def route(states: Iterable[FileState], start: str, goal: str) -> list[tuple[FileState, bool]] | None:
+    """Patches that lead from one tree to another, each with whether it is reverted; shortest first."""
+    edges: dict[str, list[tuple[str, FileState, bool]]] = {}
+    for state in states:
+        if not state.problem:
+            edges.setdefault(state.base_tree, []).append((state.tree, state, False))
+            edges.setdefault(state.tree, []).append((state.base_tree, state, True))
+    queue: deque[tuple[str, list[tuple[FileState, bool]]]] = deque([(start, [])])
+    seen = {start}
+    while queue:
+        here, steps = queue.popleft()
+        if here == goal:
+            return steps
+        for there, state, reverse in edges.get(here, ()):
+            if there not in seen:
+                seen.add(there)
+                queue.append((there, [*steps, (state, reverse)]))
+    return None
+
+
+async def record(
+    workspace: Workspace,
+    session: SessionWriter,
+    states: tuple[FileState, ...] = (),
+    *,
+    cap_bytes: int,
+    warn: Callable[[str], None],
+) -> bytes:
+    """Stores the files as they are now as a ``files`` event; returns the patch from the base.
+
+    ``states`` are those that the session holds already.
+    One session keeps at most ``cap_bytes`` of such patches as stored: the oldest go first.
+    """
+    tree = await workspace.snapshot()
+    base = workspace.base
+    patch = await workspace.diff(base.tree, tree)
+    event: dict[str, Any] = {
+        "base_commit": base.commit, "base_tree": base.tree, "tree": tree,
+        "diff": "", "stored": 0, "problem": "",
+    }  # fmt: skip
+    if patch:
+        kept = await asyncio.to_thread(session.keep_exact, patch, MEDIA)
+        if kept is None:
+            event["problem"] = "the changes hold the value of a secret, so they are not kept in the session"
+        else:
+            event["diff"], event["stored"] = kept
+            if kept[1] > cap_bytes:
+                session.drop(kept[0])
+                event["diff"], event["stored"] = "", 0
+                event["problem"] = (
+                    f"the changes take more than the {cap_bytes >> 20} MiB that a session may keep"
+                )
+    if event["problem"]:
+        warn(f"a later turn cannot go on from these files: {event['problem']}")
+    session.append("files", event)
+    _bound(session, states, str(event["diff"]), int(event["stored"]), cap_bytes)
+    return patch
+
+
+def kept_states(states: Iterable[FileState], fetch: Callable[[str], bytes]) -> tuple[FileState, ...]:
+    """The states with a problem noted where the patch was removed to bound the store."""
+
+    def checked(state: FileState) -> FileState:
+        if state.diff and not state.problem:
+            try:
+                fetch(state.diff)
+            except KeyError:
+                return replace(state, problem="it is older than what the session may keep")
+        return state
+
+    return tuple(checked(state) for state in states)
+
+
+def _patch(state: FileState, fetch: Callable[[str], bytes]) -> bytes:
+    if state.problem:
+        raise PatchConflict(
+            f"the files of message {state.seq} cannot be had: {state.problem}",
+            hint="--files repository takes the files as they are",
+        )
+    return fetch(state.diff) if state.diff else b""
+
+
+def _bound(
+    session: SessionWriter, states: tuple[FileState, ...], newest: str, stored: int, cap_bytes: int
+) -> None:
+    """Drops the oldest patches beyond the cap; the newest always stays."""
+    sizes = {state.diff: state.stored for state in states if state.diff and not state.problem}
+    sizes.pop(newest, None)
+    total = stored + sum(sizes.values())
+    for diff, size in sizes.items():
+        if total <= cap_bytes:
+            return
+        session.drop(diff)
+        total -= size

@@ -1,0 +1,1 @@
+"""`whimbrel run`: one turn of a general conversation about a repository."""
