@@ -16,11 +16,31 @@ __all__ = ["Decision", "Permissions", "Rule", "Verdict", "subject_of"]
 
 _SUBJECT_ARGUMENTS = ("command", "path", "url", "query", "pattern", "tests")
 _PATH_ARGUMENTS = frozenset(
-    "path file paths files from to source destination target old_path new_path filename file_path directory"
-    " folder cwd".split()
+    [
+        "path",
+        "file",
+        "paths",
+        "files",
+        "from",
+        "to",
+        "source",
+        "destination",
+        "target",
+        "old_path",
+        "new_path",
+        "filename",
+        "file_path",
+        "directory",
+        "folder",
+        "cwd",
+    ]
 )
 _REVISION_ARGUMENTS = frozenset({"revision", "rev", "ref", "object", "commit", "range", "base"})
 _PATCH_ARGUMENTS = frozenset({"patch", "diff"})
+_PATCH_MARKS = (
+    *("+++ ", "--- ", "rename from ", "rename to ", "copy from ", "copy to "),
+    *("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "),
+)
 _RANK = {Decision.ALLOW: 0, Decision.ASK: 1, Decision.DENY: 2}
 
 
@@ -212,8 +232,7 @@ def _paths_in(name: str, value: Any) -> Iterator[str]:
 
 def _patched(patch: str) -> Iterator[str]:
     for line in patch.splitlines():
-        for mark in ("+++ ", "--- ", "*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ",
-                     "rename from ", "rename to ", "copy from ", "copy to "):  # fmt: skip
+        for mark in _PATCH_MARKS:
             if line.startswith(mark):
                 path = line.removeprefix(mark).split("\t")[0].strip().strip('"')
                 if path != "/dev/null":

@@ -98,7 +98,7 @@ def check_sandbox(given: dict[str, Any]) -> None:
         raise click.UsageError(f"--image belongs to the docker sandbox, not to --sandbox {kind}")
 
 
-_RULE_HELP = "KIND or KIND(PATTERN), for example 'bash(git log*)', 'read(.env)', 'write(docs/**)'; repeatable."
+_RULE_HELP = "KIND or KIND(PATTERN), like 'bash(git log*)', 'read(.env)', 'write(docs/**)'; repeatable."
 permission_options = together(
     click.option("--allow", multiple=True, metavar="RULE", help=f"Allow without asking: {_RULE_HELP}"),
     click.option("--ask", multiple=True, metavar="RULE", help="Ask before it; without a person that denies."),
@@ -129,3 +129,17 @@ def permission_rules(given: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(parse_rule(decision, text) for decision, text in texts)
     except UsageError as error:
         raise click.UsageError(error.one_line()) from error
+
+
+def repository_top(repo: Path) -> Path:
+    """The repository a folder lies in, or the folder itself.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not repo.is_dir():
+        from ...sandbox.base.errors import UsageError
+
+        raise UsageError(f"{repo} is not a directory")
+    here = repo.resolve()
+    return next((place for place in (here, *here.parents) if (place / ".git").exists()), here)

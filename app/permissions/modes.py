@@ -11,6 +11,6 @@ MEANING: dict[str, str] = {
     "default": "what the sandbox makes safe is allowed, the rest is asked",
     "plan": "nothing that writes or runs anything",
     "read-only": "nothing is changed: no edits, only commands that are known to just read; tests run",
-    "accept-edits": "edits and tests without a question, every other command that does more than read is asked",
+    "accept-edits": "edits and tests without a question, every command that does more than read is asked",
     "bypass": "nothing is asked; what is denied stays denied",
 }

@@ -41,7 +41,7 @@ class PathRule:
         return self.reason or f"a rule says {self.outcome} for {self.access} {self.pattern}"
 
 
-_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY"
+_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY|PuTTY-User-Key-File"
 _SECRETS = "it may hold credentials"
 
 
@@ -59,12 +59,13 @@ DEFAULTS: tuple[PathRule, ...] = (
         for kind in ("example", "sample", "template", "dist", "defaults", "tpl")
     ],
     *_reads(".env", ".env.*", ".envrc", ".netrc", "_netrc", ".git-credentials", ".pgpass", ".htpasswd"),
-    *_reads("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", reason="it is a private key"),
-    *_reads("*.pem", "*.key", "*.ppk", content=_KEY + "|PuTTY-User-Key-File", reason="it holds a private key"),
+    *_reads("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", reason="it is a private key"),
+    *_reads("id_ed25519", "id_ed25519_sk", reason="it is a private key"),
+    *_reads("*.pem", "*.key", "*.ppk", content=_KEY, reason="it holds a private key"),
     *_reads(".npmrc", ".yarnrc", ".yarnrc.yml", content=r"(?i)_auth|authtoken|_password"),
     *_reads(".pypirc", content=r"(?i)password|token"),
-    *_reads(".aws/credentials", ".docker/config.json", ".kube/config", ".config/gh/hosts.yml", ".ssh", ".gnupg"),
-    *_reads("~/.aws", "~/.docker/config.json", "~/.kube", "~/.config/gh", "~/.ssh", "~/.gnupg", "~/.config/gcloud"),
+    *_reads(".aws/credentials", ".docker/config.json", ".kube/config", ".ssh", ".gnupg"),
+    *_reads("~/.aws", "~/.docker/config.json", "~/.kube", "~/.config/gh", "~/.config/gcloud", "~/.gnupg"),
     *_reads("/etc/shadow", "/etc/gshadow", "/proc/*/environ"),
     *_reads(".git/config", content=r"(?i)://[^/\s:@]+:[^/\s@]+@|extraheader"),
     *_writes("deny", "git's own files are off limits", ".git"),

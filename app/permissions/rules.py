@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ...sandbox.base.errors import ConfigError, UsageError
 from .paths import Access, Outcome, PathRule
@@ -35,8 +35,9 @@ class Decision(Enum):
 
 CLASSES = ("read", "write", "execute", "network")
 KNOWN_TOOLS = (
-    "run_tests locate read search edit bash repair list glob symbols multi_edit apply_patch write git todo ask"
-    " view_image agent web_fetch skill mcp".split()
+    *("run_tests", "locate", "read", "search", "edit", "bash", "repair", "list", "glob", "symbols"),
+    *("multi_edit", "apply_patch", "write", "git", "todo", "ask", "view_image", "agent", "web_fetch"),
+    *("skill", "mcp"),
 )
 
 
@@ -81,7 +82,7 @@ class Rule:
         """What it means for paths, when it is about paths."""
         if not self.path:
             return ()
-        outcome = cast("Outcome", self.decision.value)
+        outcome: Outcome = self.decision.value
         accesses: list[Access] = ["write"] if self.class_name == "write" else ["read"]
         if not self.class_name:
             accesses = ["read", "write"]

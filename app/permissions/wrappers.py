@@ -56,9 +56,38 @@ _TAKES_VALUE: dict[str, str] = {
     "fakeroot": "ls",
 }
 _LONG_VALUES = frozenset(
-    "--unset --chdir --user --group --prompt --host --kill-after --signal --adjustment --input --output --error"
-    " --class --classdata --max-args --max-procs --max-lines --max-chars --delimiter --arg-file --replace"
-    " --interval --format --timeout --wait --chroot --close-from --role --type --command-timeout".split()
+    [
+        "--unset",
+        "--chdir",
+        "--user",
+        "--group",
+        "--prompt",
+        "--host",
+        "--kill-after",
+        "--signal",
+        "--adjustment",
+        "--input",
+        "--output",
+        "--error",
+        "--class",
+        "--classdata",
+        "--max-args",
+        "--max-procs",
+        "--max-lines",
+        "--max-chars",
+        "--delimiter",
+        "--arg-file",
+        "--replace",
+        "--interval",
+        "--format",
+        "--timeout",
+        "--wait",
+        "--chroot",
+        "--close-from",
+        "--role",
+        "--type",
+        "--command-timeout",
+    ]
 )
 _POSITIONALS = {"timeout": 1, "taskset": 1, "chrt": 1, "flock": 1, "gosu": 1}
 _DOUBTFUL = {
@@ -70,8 +99,27 @@ _DOUBTFUL = {
     "unshare": "it changes namespaces",
 }
 _REMOTE = frozenset(
-    "ssh docker podman kubectl chroot nsenter su runuser parallel at batch crontab systemd-run screen tmux expect"
-    " entr socat bwrap".split()
+    [
+        "ssh",
+        "docker",
+        "podman",
+        "kubectl",
+        "chroot",
+        "nsenter",
+        "su",
+        "runuser",
+        "parallel",
+        "at",
+        "batch",
+        "crontab",
+        "systemd-run",
+        "screen",
+        "tmux",
+        "expect",
+        "entr",
+        "socat",
+        "bwrap",
+    ]
 )
 
 

@@ -9,6 +9,7 @@ encoding write them. ``register`` adds secrets that were found elsewhere.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -67,10 +68,8 @@ def forms_of(value: str) -> tuple[str, ...]:
     """The ways a value is written: plain, and as JSON, URL, base64 (anywhere in a longer text) and hex."""
     raw = value.encode("utf-8", "surrogateescape")
     forms = [value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
-    try:
+    with contextlib.suppress(UnicodeEncodeError):
         forms += [quote(value, safe=""), quote(value), quote_plus(value)]
-    except UnicodeEncodeError:
-        pass
     forms.append(raw.hex())
     for shift in range(3):
         # What stands before shifts the alignment; only the letters this value alone decides are stable.

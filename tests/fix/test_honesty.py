@@ -44,7 +44,9 @@ def run(fix: Fix, repo: Repo, commands: Sequence[str], *, sandbox: str = "host",
 
     before = repo.fingerprint()
     with MockServer(script) as server:
-        ran = fix(repo, "--python", sys.executable, "--model", f"vllm:mock@{server.url}", *FREE, sandbox=sandbox)
+        ran = fix(
+            repo, "--python", sys.executable, "--model", f"vllm:mock@{server.url}", *FREE, sandbox=sandbox
+        )
     assert "Traceback" not in ran.out + ran.err
     assert repo.fingerprint() == before, "the person's files and repository stay as they are"
     return ran

@@ -52,12 +52,16 @@ def test_each_mode_says_what_goes_without_a_question() -> None:
         "read": "allow", "edit": "allow", "repair": "allow", "tests": "allow",
         "look": "allow", "write": "ask", "run": "ask",
     }  # fmt: skip
-    unsafe = decisions("bypass", parse_rule("ask", "write"), parse_rule("deny", "bash(make*)"), description=HOST)
+    unsafe = decisions(
+        "bypass", parse_rule("ask", "write"), parse_rule("deny", "bash(make*)"), description=HOST
+    )
     assert unsafe.pop("run") == "deny" and set(unsafe.values()) == {"allow"}
 
 
 def test_no_rule_makes_plan_mode_write_or_run() -> None:
-    plan = decisions("plan", parse_rule("allow", "bash"), parse_rule("allow", "edit"), parse_rule("allow", "write(**)"))
+    plan = decisions(
+        "plan", parse_rule("allow", "bash"), parse_rule("allow", "edit"), parse_rule("allow", "write(**)")
+    )
     assert [name for name, decision in plan.items() if decision == "allow"] == ["read"]
 
 
@@ -180,7 +184,13 @@ def test_the_command_line_explains_lists_and_forgets(tmp_path: Path) -> None:
 
 def test_places_outside_and_under_other_names_are_the_same_places(tmp_path: Path) -> None:
     policy = PathPolicy(home="/home/me").at(tmp_path, ("/work/shop",))
-    for path in ("~/.ssh/id_rsa", "/home/me/.ssh/config", "/work/shop/.env", f"{tmp_path}/a/../.env", "/WORK/shop/.ENV"):
+    for path in (
+        "~/.ssh/id_rsa",
+        "/home/me/.ssh/config",
+        "/work/shop/.env",
+        f"{tmp_path}/a/../.env",
+        "/WORK/shop/.ENV",
+    ):
         assert not policy.readable(path), path
     assert policy.readable("/work/shop/src/a.py") and policy.readable("~/notes.txt")
     assert not policy.writable("/work/shop/.GIT/config") and policy.writable("src/.gitignore")
