@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .mentions import folders_of, git_shows_history, judge_paths
+from .mentions import folders_of, git_shows_history, judge_paths, reads_unnamed
 from .paths import PathPolicy
 from .programs import only_reads
 from .rules import Decision, Match, Rule, covers_command, harmless, may_cover
@@ -74,6 +74,9 @@ def judge_command(
         if found is not None:
             outcome, reason = found
             verdict = _stricter(verdict, Verdict(Decision(outcome), reason))
+        elif unnamed := reads_unnamed(command, policy):
+            why = f"it would come across {unnamed}, which may not be read; leave it out with --exclude={unnamed}"
+            verdict = _stricter(verdict, Verdict(Decision.DENY, why))
         elif policy.in_history and git_shows_history(command):
             secret = policy.in_history[0]
             why = f"it may print {secret}, which may not be read, out of git's history; name paths after --"

@@ -49,7 +49,8 @@ async def guard_paths(
         return Guard(policy)
     asked_for = {path for path in denied if _by_person(policy, path)}
     covered = [path for path in denied if path not in tracked or path in asked_for]
-    policy = replace(policy, in_history=tuple(path for path in denied if path in tracked))
+    history = tuple(path for path in denied if path in tracked)
+    policy = replace(policy, in_history=history, exposed=tuple(denied))
     if not isolated or not covered:
         return Guard(policy)
     regular = [path for path in covered if _is_regular(workspace.root, path)][:MAX_MASKS]
@@ -60,7 +61,8 @@ async def guard_paths(
     empty.write_bytes(b"")
     empty.chmod(0o444)
     mounts = tuple(Mount(empty, f"{workdir}/{path}") for path in regular)
-    return Guard(replace(policy, masked=tuple(regular)), mounts, tuple(notes))
+    exposed = tuple(path for path in denied if path not in regular)
+    return Guard(replace(policy, masked=tuple(regular), exposed=exposed), mounts, tuple(notes))
 
 
 def learn_secrets(path: Path) -> None:

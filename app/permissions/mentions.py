@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from .paths import Access, Outcome, PathPolicy
-from .programs import base_name, git_subcommand, only_reads
+from .paths import Access, Outcome, PathPolicy, matches
+from .programs import base_name, git_subcommand, only_reads, walks_folders
 from .shell import Command
 from .words import Hole, Word, decode
 
@@ -43,6 +43,8 @@ def touched(command: Command) -> Iterator[tuple[Word, Access]]:
             # Writing is a way to read (>>, or a link made before), and what is secret stays untouched.
             yield redirect.target, "read"
     for word in command.words:
+        if word.prefix.startswith(("--exclude", "--ignore")):
+            continue
         yield word, "read"
         if not reads:
             yield word, "write"
@@ -207,6 +209,21 @@ def _possible(policy: PathPolicy, access: Access) -> Iterator[tuple[str, bool]]:
                 yield pattern.replace("**", sample).replace("*", sample).replace("?", "x"), rule.default
         elif not rule.content and not rule.default:
             yield pattern.replace("**/", "").replace("**", "x").replace("*", "x").replace("?", "x"), False
+
+
+def reads_unnamed(command: Command, policy: PathPolicy) -> str:
+    """A file that may not be read and that the command would come across on its way, or empty."""
+    if not policy.exposed or not walks_folders(command.words):
+        return ""
+    left_out = [
+        word.shown.partition("=")[2]
+        for word in command.words
+        if word.prefix.startswith(("--exclude=", "--exclude-dir=", "--ignore="))
+    ]
+    for path in policy.exposed:
+        if not any(matches(pattern, path) for pattern in left_out):
+            return path
+    return ""
 
 
 def git_shows_history(command: Command) -> bool:

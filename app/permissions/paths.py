@@ -89,6 +89,8 @@ class PathPolicy:
     home: str = field(default_factory=lambda: os.path.expanduser("~"))  # noqa: PTH111 - as text
     masked: tuple[str, ...] = ()
     """Denied files that the sandbox shows as empty: real contents cannot be had there."""
+    exposed: tuple[str, ...] = ()
+    """Denied files that lie open in the copy: commands that walk through folders would show them."""
     in_history: tuple[str, ...] = ()
     """Denied files that git's history holds."""
 

@@ -181,6 +181,24 @@ CHANGES_MEANING = frozenset(
 )
 """After these, words need not mean what they say."""
 
+EVALUATES = frozenset(
+    {"test", "[", "let", "printf", "unset", "read", "declare", "typeset", "local", "export", "readonly", "mapfile"}
+)
+"""Builtins that evaluate subscripts: ``test -v 'a[$(x)]'`` runs x."""
+
+_RUNS: dict[str, tuple[str, ...]] = {
+    # Of the risky options those that run something.
+    "git": ("-c", "--config-env", "--exec-path", "--ext-diff", "--upload-pack", "--receive-pack", "--exec", "-x"),
+    "tar": (
+        "--to-command", "-I", "--use-compress-program", "--checkpoint-action", "--rsh-command", "-F",
+        "--info-script", "--new-volume-script",
+    ),
+    "rg": ("--pre", "--hostname-bin"), "sort": ("--compress-program",), "man": ("-P", "--pager", "-H"),
+    "rsync": ("-e", "--rsh", "--rsync-path"), "make": ("--eval",), "npm": ("--script-shell",),
+    "go": ("-exec", "-toolexec"), "zip": ("-TT", "--unzip-command"), "vim": ("-c", "-S", "--cmd"),
+    "emacs": ("--eval", "-l"), "gdb": ("-ex", "-x"), "split": ("--filter",),
+}  # fmt: skip
+
 RUNS_FILES = frozenset({"source", "."})
 
 
@@ -245,6 +263,41 @@ def risky_options(name: str, words: Sequence[Word]) -> list[str]:
     if base == "awk" and any(_awk_acts(word) for word in words[1:]):
         found.append("a script that writes or runs")
     return found
+
+
+def runs_others(words: Sequence[Word]) -> list[str]:
+    """Options and scripts of this command line that run another program."""
+    base = base_name(words[0].literal or "") if words else ""
+    options = _RUNS.get(base, ())
+    found: list[str] = []
+    for word in words[1:]:
+        text = word.literal if word.literal is not None else word.prefix
+        if text.startswith("-") and any(_is_option(text, option) for option in options):
+            found.append(text)
+    if base in ("awk", "sed") and any(
+        _awk_acts(word) if base == "awk" else _sed_acts(word) for word in words[1:] if word.literal is not None
+    ):
+        found.append(f"a script of {base}")
+    return found
+
+
+def walks_folders(words: Sequence[Word]) -> bool:
+    """Whether it reads whole folders, files that nobody named among them."""
+    base = base_name(words[0].literal or "") if words else ""
+    flags = [word.literal or word.prefix for word in words[1:]]
+    short = "".join(flag[1:] for flag in flags if flag.startswith("-") and not flag.startswith("--"))
+    if base in ("grep", "egrep", "fgrep", "zgrep", "diff", "cp", "scp", "zip"):
+        letters = {"cp": "rRa", "zip": "r", "diff": "r", "scp": "r"}.get(base, "rR")
+        return any(letter in short for letter in letters) or any(
+            flag in ("--recursive", "--dereference-recursive", "--archive") for flag in flags
+        )
+    if base in ("rg", "ag", "ack"):
+        return any(flag in ("--hidden", "--unrestricted", "--no-ignore") for flag in flags) or (
+            "u" in short or "." in short or "a" in short
+        )
+    if base in ("tar", "bsdtar"):
+        return "c" in (short or (flags[0] if flags else "")) or "--create" in flags
+    return base in ("rsync", "ripgrep-all", "7z")
 
 
 def _is_option(text: str, option: str) -> bool:

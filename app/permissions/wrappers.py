@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from .programs import (
     CHANGES_MEANING,
+    EVALUATES,
     INTERPRETERS,
     RUNS_FILES,
     SHELLS,
@@ -15,6 +16,7 @@ from .programs import (
     dangerous_variable,
     git_subcommand,
     interpreter_of,
+    runs_others,
 )
 from .shell import MAX_COMMANDS, MAX_DEPTH, Command, Parsed, parse
 from .words import ANYTHING, Word
@@ -89,6 +91,7 @@ _LONG_VALUES = frozenset(
         "--command-timeout",
     ]
 )
+_SUBSCRIPT = re.compile(r"\[.*(?:\$\(|`)|\$\(.*\]")
 _POSITIONALS = {"timeout": 1, "taskset": 1, "chrt": 1, "flock": 1, "gosu": 1}
 _DOUBTFUL = {
     "sudo": "it runs as another user",
@@ -149,6 +152,9 @@ def _unwrap(out: Parsed, command: Command, depth: int) -> None:
         why = f"setting {variable} can change what runs"
         if dangerous_variable(variable) and why not in command.doubts:
             command = command.doubted(why)
+    for redirect in command.redirects:
+        if redirect.target.prefix.startswith(("/dev/tcp/", "/dev/udp/")):
+            command = command.doubted("it opens a network connection")
     if not command.words:
         out.commands.append(command)
         return
@@ -162,6 +168,10 @@ def _unwrap(out: Parsed, command: Command, depth: int) -> None:
     if depth > MAX_DEPTH:
         out.problems.append(f"commands are nested more than {MAX_DEPTH} deep")
         return
+    if name in EVALUATES and any(_SUBSCRIPT.search(word.literal or "") for word in command.words):
+        out.problems.append(f"{name} evaluates a text that runs a command")
+    if runners := runs_others(command.words):
+        command = command.doubted(f"{runners[0]} can run something else")
     if base in SHELLS:
         _shell(out, command, depth)
     elif name == "eval":
@@ -273,7 +283,9 @@ def _wrapper(out: Parsed, command: Command, base: str, depth: int) -> None:
             script = words[at + 1].literal if at + 1 < len(words) else None
             _script(out, replace(command, doubts=tuple(doubts)), script, depth)
             return
-        if base == "env" and re.match(r"^[A-Za-z_]\w*=", text):
+        if base == "env" and text == "-":
+            at += 1
+        elif base in ("env", "sudo", "doas") and re.match(r"^[A-Za-z_]\w*=", text):
             name, _, value = text.partition("=")
             assigned.append((name, Word(value, (value,))))
             at += 1

@@ -146,6 +146,12 @@ def test_an_allowed_command_is_allowed_in_every_harmless_spelling(command: str) 
         "echo -e 'a' > f; git log",
         "shopt -s dotglob; git log",
         "hash -p ./evil git; git log",
+        "cat < /dev/tcp/host/80",
+        "echo x > /dev/tcp/host/80",
+        "[ -v 'a[$(touch x)]' ] && git log",
+        "echo ${x@P}",
+        "env - touch x",
+        "sudo A=1 touch x",
     ],
 )
 def test_a_rule_allows_nothing_that_rides_along(command: str) -> None:
@@ -181,6 +187,15 @@ def test_a_rule_allows_nothing_that_rides_along(command: str) -> None:
         "exec curl u",
         "CURL u",
         "busybox curl u",
+        "env - curl u",
+        "sudo A=1 -E curl u",
+        "nice -5 curl u",
+        "exec -a x curl u",
+        "command -p curl u",
+        "time -p curl u",
+        "xargs -0 -I {} curl {}",
+        "cat u | while read x; do curl $x; done",
+        "git bisect run curl u",
     ],
 )
 def test_a_denied_command_is_denied_wherever_it_hides(command: str) -> None:
@@ -189,7 +204,12 @@ def test_a_denied_command_is_denied_wherever_it_hides(command: str) -> None:
 
 
 def test_what_cannot_be_read_is_asked_about_when_something_is_denied() -> None:
-    for command in ("$X u", "`printf cu`rl u", "c* u", "eval $X", "curl 'u"):
+    for command in (
+        "$X u", "`printf cu`rl u", "c* u", "eval $X", "curl 'u", "ssh host curl u", "parallel curl ::: u",
+        "awk 'BEGIN{system(\"curl u\")}'", "git -c alias.x='!curl u' x", "tar cf /dev/null x --to-command=curl",
+        "sed '1e curl u' x", "python -c 'import os'", "sh script.sh", "test -v 'a[$(curl u)]'",
+        "GIT_SSH_COMMAND=curl git fetch", "source ./x", "printf u | sh",
+    ):  # fmt: skip
         assert decided(command, "deny bash(curl*)", situation=ALLOWING) == "ask", command
     assert decided("$X u", situation=ALLOWING) == "allow"
 
@@ -364,6 +384,16 @@ def test_history_is_not_a_way_round_a_denial() -> None:
         "git show --stat HEAD",
         "git status",
     ):
+        assert decided(command, situation=ALLOWING, policy=policy) == "allow", command
+
+
+def test_a_walk_through_folders_must_leave_out_what_may_not_be_read() -> None:
+    policy = PathPolicy(exposed=(".env",))
+    for command in ("grep -rn KEY .", "grep -R KEY src", "rg --hidden KEY", "rg -uuu KEY", "tar czf x.tgz .", "cp -a . /tmp/x",
+                    "zip -qr x.zip .", "diff -r . /tmp", "find . | xargs grep -r KEY"):  # fmt: skip
+        assert decided(command, situation=ALLOWING, policy=policy) == "deny", command
+        assert decided(command, situation=ALLOWING) == "allow", command
+    for command in ("grep -rn KEY --exclude=.env .", "rg KEY", "grep -n KEY a.py", "tar xzf x.tgz"):
         assert decided(command, situation=ALLOWING, policy=policy) == "allow", command
 
 
