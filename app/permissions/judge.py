@@ -75,7 +75,7 @@ def judge_command(
             outcome, reason = found
             verdict = _stricter(verdict, Verdict(Decision(outcome), reason))
         elif unnamed := reads_unnamed(command, policy):
-            why = f"it would come across {unnamed}, which may not be read; leave it out with --exclude={unnamed}"
+            why = f"it would come across {unnamed}, which may not be read: use --exclude={unnamed}"
             verdict = _stricter(verdict, Verdict(Decision.DENY, why))
         elif policy.in_history and git_shows_history(command):
             secret = policy.in_history[0]

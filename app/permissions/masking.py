@@ -43,8 +43,9 @@ async def guard_paths(
     repository = workspace.base.repository
     tracked = await asyncio.to_thread(_tracked, repository, denied) if denied else set[str]()
     # Ignored files are not in the copy, but a test or a log may say what is in them.
-    for path in {*denied, *(each.name for each in repository.glob(".env*"))} - tracked:
-        learn_secrets(repository / path)
+    for place in (workspace.root, repository):
+        for path in {*denied, *(each.name for each in repository.glob(".env*"))} - tracked:
+            learn_secrets(place / path)
     if not denied:
         return Guard(policy)
     asked_for = {path for path in denied if _by_person(policy, path)}

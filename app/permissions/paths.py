@@ -217,6 +217,8 @@ def matches(pattern: str, path: str, home: str = "") -> bool:
 @lru_cache(maxsize=512)
 def _compiled(pattern: str, home: str) -> re.Pattern[str]:
     text = pattern.rstrip("/") or "/"
+    if len(text) > 3 and text.endswith("/**"):
+        text = text[:-3]
     if text == "~" or text.startswith("~/"):
         text = home + text[1:]
     text = text.removeprefix("./")

@@ -182,13 +182,28 @@ CHANGES_MEANING = frozenset(
 """After these, words need not mean what they say."""
 
 EVALUATES = frozenset(
-    {"test", "[", "let", "printf", "unset", "read", "declare", "typeset", "local", "export", "readonly", "mapfile"}
+    {
+        "test",
+        "[",
+        "let",
+        "printf",
+        "unset",
+        "read",
+        "declare",
+        "typeset",
+        "local",
+        "export",
+        "readonly",
+        "mapfile",
+    }
 )
 """Builtins that evaluate subscripts: ``test -v 'a[$(x)]'`` runs x."""
 
 _RUNS: dict[str, tuple[str, ...]] = {
     # Of the risky options those that run something.
-    "git": ("-c", "--config-env", "--exec-path", "--ext-diff", "--upload-pack", "--receive-pack", "--exec", "-x"),
+    "git": (
+        "-c", "--config-env", "--exec-path", "--ext-diff", "--upload-pack", "--receive-pack", "--exec", "-x",
+    ),
     "tar": (
         "--to-command", "-I", "--use-compress-program", "--checkpoint-action", "--rsh-command", "-F",
         "--info-script", "--new-volume-script",
@@ -275,7 +290,9 @@ def runs_others(words: Sequence[Word]) -> list[str]:
         if text.startswith("-") and any(_is_option(text, option) for option in options):
             found.append(text)
     if base in ("awk", "sed") and any(
-        _awk_acts(word) if base == "awk" else _sed_acts(word) for word in words[1:] if word.literal is not None
+        _awk_acts(word) if base == "awk" else _sed_acts(word)
+        for word in words[1:]
+        if word.literal is not None
     ):
         found.append(f"a script of {base}")
     return found

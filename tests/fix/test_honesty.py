@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -166,6 +167,8 @@ def test_no_secret_reaches_anything_that_is_written_or_shown(calc: Repo, fix: Fi
         "STORE_URL": "postgres://me:canary-url-00000005@db/x",
     }
     values = [*list(canaries.values())[:4], "canary-url-00000005"]
+    values += [base64.b64encode(f"u:{value}".encode()).decode()[4:-4] for value in values]
+    values += ["canary-Token-0000002".encode().hex().upper(), "ghp_" + "A1b2C3d4E5" * 4]
     read = "tr '\\0' '\\n' < /proc/$PPID/environ; cat /proc/$PPID/environ > kept.txt"
     replies = [
         completion(reasoning="I see " + " ".join(values), calls=[("c0", "bash", {"command": read})]),
