@@ -39,7 +39,9 @@ async def guard_paths(
     """
     own = [each for rule in rules for each in rule.path_rules()]
     policy = PathPolicy().with_rules(own).at(workspace.root, (workdir, str(workspace.base.repository)))
-    denied = [path for path in await workspace.files() if not policy.readable(path)]
+    files = await workspace.files()
+    readable = set(policy.filtered(files))
+    denied = [path for path in files if path not in readable]
     repository = workspace.base.repository
     tracked = await asyncio.to_thread(_tracked, repository, denied) if denied else set[str]()
     # Ignored files are not in the copy, but a test or a log may say what is in them.

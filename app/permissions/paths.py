@@ -106,6 +106,10 @@ class PathPolicy:
         """Whether a tool may show what is in it. Asking counts as no: a tool cannot ask."""
         return self.decide(path, "read")[0] == "allow"
 
+    def filtered(self, paths: Iterable[str]) -> list[str]:
+        """Those of many regular files (relative, no links) that are readable."""
+        return [path for path in paths if self._decide(path, "read")[0] == "allow"]
+
     def writable(self, path: str) -> bool:
         """Whether a tool may change it. What is asked about was asked before the tool began."""
         return self.decide(path, "write")[0] != "deny" and self.decide(path, "read")[0] != "deny"
@@ -133,8 +137,13 @@ class PathPolicy:
         return verdict
 
     def _decide(self, name: str, access: Access) -> tuple[Outcome, str]:
+        folded = _folded(name)
+        if not _any_of(self.rules, access, self.home).search(folded):
+            return "allow", ""
         matching = [
-            rule for rule in self.rules if rule.access == access and matches(rule.pattern, name, self.home)
+            rule
+            for rule in self.rules
+            if rule.access == access and _compiled(rule.pattern, self.home).search(folded)
         ]
         for own in (False, True):
             mine = [rule for rule in matching if rule.default is own]
@@ -206,6 +215,8 @@ _RANK = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def _folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     return unicodedata.normalize("NFC", text).casefold()
 
 
@@ -214,21 +225,38 @@ def matches(pattern: str, path: str, home: str = "") -> bool:
     return _compiled(pattern, home).search(_folded(path)) is not None
 
 
+@lru_cache(maxsize=64)
+def _any_of(rules: tuple[PathRule, ...], access: Access, home: str) -> re.Pattern[str]:
+    """What hardly any path matches: looked at first, because searches ask about every file."""
+    anchored: dict[bool, list[str]] = {True: [], False: []}
+    for rule in rules:
+        if rule.access == access:
+            from_top, body = _body(rule.pattern, home)
+            anchored[from_top].append(body)
+    groups = [f"{_LEADS[top]}(?:{'|'.join(bodies)})(?:/|$)" for top, bodies in anchored.items() if bodies]
+    return re.compile("|".join(groups) or "(?!)", re.DOTALL)
+
+
 @lru_cache(maxsize=512)
 def _compiled(pattern: str, home: str) -> re.Pattern[str]:
+    from_top, body = _body(pattern, home)
+    return re.compile(f"{_LEADS[from_top]}{body}(?:/|$)", re.DOTALL)
+
+
+_LEADS = {True: "^", False: "(?:^|/)"}
+
+
+def _body(pattern: str, home: str) -> tuple[bool, str]:
+    """Whether a pattern starts at the top, and its regular expression."""
     text = pattern.rstrip("/") or "/"
     if len(text) > 3 and text.endswith("/**"):
         text = text[:-3]
     if text == "~" or text.startswith("~/"):
         text = home + text[1:]
     text = text.removeprefix("./")
-    if text.startswith("/"):
-        lead = "^"
-    elif "/" in text:
-        lead = r"^(?:.*/)?" if text.startswith(".") and not text.startswith("..") else "^"
-    else:
-        lead = r"(?:^|/)"
-    return re.compile(lead + _regex(_folded(text)) + r"(?:/|$)", re.DOTALL)
+    # `.ssh/config` and the like may lie in any folder.
+    anywhere = "/" not in text or (text.startswith(".") and not text.startswith(".."))
+    return not anywhere, _regex(_folded(text))
 
 
 def _regex(glob: str) -> str:

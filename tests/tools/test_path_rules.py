@@ -62,7 +62,7 @@ async def test_every_tool_keeps_to_the_path_rules(make_context: Any) -> None:
         "private.txt",
         "src/a.py",
     ]
-    assert "canary" not in found.text and "4 file(s) not searched" in found.text
+    assert "canary" not in found.text and "3 file(s) not searched" in found.text
     listing = await ReadTool().run(context, ReadArguments(path="."))
     names = [entry["name"] for entry in listing.data["entries"]]
     assert ".env" not in names and "link" not in names and ".env.example" in names
