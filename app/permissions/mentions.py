@@ -50,8 +50,21 @@ def touched(command: Command) -> Iterator[tuple[Word, Access]]:
             yield word, "write"
     for _, value in command.assignments:
         yield value, "read"
+    for pattern in _found_by_name(command):
+        yield decode(pattern, {}), "read"
     if command.stdin and (not reads or "xargs" in command.via):
         yield Word(command.stdin, (command.stdin,)), "read"
+
+
+def _found_by_name(command: Command) -> list[str]:
+    """The name patterns of a ``find`` that does something with what it finds."""
+    words = [word.literal or "" for word in command.words]
+    if base_name(words[0] if words else "") != "find":
+        return []
+    return [words[at + 1] for at, word in enumerate(words[:-1]) if word in _NAME_TESTS]
+
+
+_NAME_TESTS = ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename")
 
 
 def folders_of(commands: Sequence[Command]) -> tuple[str, ...]:
@@ -220,7 +233,10 @@ def reads_unnamed(command: Command, policy: PathPolicy) -> str:
         for word in command.words
         if word.prefix.startswith(("--exclude=", "--exclude-dir=", "--ignore="))
     ]
+    names = _found_by_name(command)
     for path in policy.exposed:
+        if names and not any(matches(name.rsplit("/", 1)[-1], path) for name in names):
+            continue
         if not any(matches(pattern, path) for pattern in left_out):
             return path
     return ""

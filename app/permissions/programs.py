@@ -314,7 +314,9 @@ def walks_folders(words: Sequence[Word]) -> bool:
         )
     if base in ("tar", "bsdtar"):
         return "c" in (short or (flags[0] if flags else "")) or "--create" in flags
-    return base in ("rsync", "ripgrep-all", "7z")
+    if base == "find":
+        return any(flag in ("-exec", "-execdir", "-ok", "-okdir") for flag in flags)
+    return base in ("rsync", "7z")
 
 
 def _is_option(text: str, option: str) -> bool:

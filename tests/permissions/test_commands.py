@@ -277,6 +277,7 @@ ENV_SPELLINGS = [
     "sh -c 'cat .env'",
     "xargs cat <<< .env",
     "find . -name .env -exec cat {} +",
+    "find . -iname '.E*' -exec cat {} +",
     "echo x > .env",
     "echo x >> .env",
     "tee .env",
@@ -390,10 +391,11 @@ def test_history_is_not_a_way_round_a_denial() -> None:
 def test_a_walk_through_folders_must_leave_out_what_may_not_be_read() -> None:
     policy = PathPolicy(exposed=(".env",))
     for command in ("grep -rn KEY .", "grep -R KEY src", "rg --hidden KEY", "rg -uuu KEY", "tar czf x.tgz .", "cp -a . /tmp/x",
-                    "zip -qr x.zip .", "diff -r . /tmp", "find . | xargs grep -r KEY"):  # fmt: skip
+                    "zip -qr x.zip .", "diff -r . /tmp", "find . | xargs grep -r KEY", "find . -type f -exec cat {} +"):  # fmt: skip
         assert decided(command, situation=ALLOWING, policy=policy) == "deny", command
         assert decided(command, situation=ALLOWING) == "allow", command
-    for command in ("grep -rn KEY --exclude=.env .", "rg KEY", "grep -n KEY a.py", "tar xzf x.tgz"):
+    for command in ("grep -rn KEY --exclude=.env .", "rg KEY", "grep -n KEY a.py", "tar xzf x.tgz",
+                    "find . -name '*.py' -exec grep KEY {} +", "find . -type f"):  # fmt: skip
         assert decided(command, situation=ALLOWING, policy=policy) == "allow", command
 
 
