@@ -110,6 +110,22 @@ class PathPolicy:
         """Those of many regular files (relative, no links) that are readable."""
         return [path for path in paths if self._decide(path, "read")[0] == "allow"]
 
+    def pathspecs(self) -> list[str]:
+        """For a git tool, behind ``--``: everything but what may not be read, in any commit."""
+        specs = ["."]
+        allowed = {rule.pattern for rule in self.rules if rule.access == "read" and rule.outcome == "allow"}
+        for rule in self.rules:
+            outside = rule.pattern.startswith(("/", "~"))
+            if rule.access != "read" or rule.outcome == "allow" or rule.content or outside:
+                continue
+            pattern = rule.pattern.removesuffix("/**").strip("/")
+            if pattern in allowed:
+                continue
+            anywhere = "/" not in pattern or pattern.startswith(".")
+            place = f"**/{pattern}" if anywhere else pattern
+            specs += [f":(exclude,icase,glob,top){place}", f":(exclude,icase,glob,top){place}/**"]
+        return specs
+
     def writable(self, path: str) -> bool:
         """Whether a tool may change it. What is asked about was asked before the tool began."""
         return self.decide(path, "write")[0] != "deny" and self.decide(path, "read")[0] != "deny"

@@ -15,6 +15,7 @@ from whimbrel.app.tools.edit import EditArguments, EditTool
 from whimbrel.app.tools.read import ReadArguments, ReadTool
 from whimbrel.app.tools.search import SearchArguments, SearchTool
 from whimbrel.sandbox.base.errors import ToolError
+from whimbrel.sandbox.base.git import Git
 from whimbrel.sandbox.base.secrets import redact
 from whimbrel.sandbox.protocol import SandboxDescription
 from whimbrel.sandbox.select import Choice, make_sandbox
@@ -68,6 +69,15 @@ async def test_every_tool_keeps_to_the_path_rules(make_context: Any) -> None:
     assert ".env" not in names and "link" not in names and ".env.example" in names
     assert "not shown: the permission rules" in listing.text
     assert (await ReadTool().run(context, ReadArguments(path="private.txt"))).data["lines"] == ["KEY=mine"]
+
+
+async def test_git_can_be_told_to_leave_out_what_may_not_be_read(make_context: Any) -> None:
+    context = await make_context(FILES)
+    policy = context.paths.with_rules(parse_rule("deny", "read(notes/**)").path_rules())
+    git = Git(None, context.workspace.base.repository)
+    shown = git.run_sync("show", "--format=", "HEAD", "--", *policy.pathspecs()).text()
+    assert "canary" not in shown and "KEY=mine" in shown
+    assert "canary" in git.run_sync("show", "--format=", "HEAD").text()
 
 
 @pytest.mark.bwrap
