@@ -14,7 +14,7 @@ from .words import Hole, Word, decode
 
 _SPLIT = re.compile(r"[=:@,]")
 _IN_CODE = re.compile(r"[^\w./~*?\[\]@+-]+")
-_MAX_CANDIDATES = 400
+_MAX_CANDIDATES = 5000
 _SAMPLES = ("local", "production", "x")
 
 
@@ -83,7 +83,7 @@ def folders_of(commands: Sequence[Command]) -> tuple[str, ...]:
             ]
         for target in targets:
             if target:
-                found += [os.path.join(start, target) for start in list(found)][: 64 - len(found)]  # noqa: PTH118
+                found += [os.path.join(start, target) for start in list(found)][: 16 - len(found)]  # noqa: PTH118
     return tuple(dict.fromkeys(found))
 
 

@@ -204,7 +204,7 @@ class PathPolicy:
         """The path as written, and what it leads to through links."""
         text = self._expanded(path)
         names = [text]
-        if self.root is not None and "\0" not in text and not text.startswith("../"):
+        if self.root is not None and "\0" not in text:
             real = os.path.realpath(text if text.startswith("/") else self.root / text)
             top = os.path.realpath(self.root)
             inside = real == top or real.startswith(top + "/")

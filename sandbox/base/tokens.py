@@ -68,6 +68,21 @@ _FORMS: tuple[_Form, ...] = (
         alone=False,
     ),
     *(
+        _Form(
+            "credential", f"{scheme} ", r"(?=(?:[A-Za-z._~+/=-]*\d){3})[A-Za-z0-9._~+/=-]{20,}", alone=False
+        )
+        for scheme in ("Bearer", "bearer")
+    ),
+    *(
+        _Form("credential", f"{name}: ", r"[A-Za-z0-9._~+/=-]{16,}", alone=False)
+        for name in ("X-Api-Key", "x-api-key", "api-key", "PRIVATE-TOKEN", "X-Auth-Token", "x-auth-token")
+    ),
+    *(
+        _Form("credential", f"{mark}{name}=", r"[^&\s'\"<>{}$]{8,}", alone=False)
+        for mark in "?&"
+        for name in ("token", "access_token", "api_key", "apikey", "key", "password", "private_token", "sig")
+    ),
+    *(
         _Form("credential", f"{name}: {scheme} ", r"[A-Za-z0-9._~+/=-]{16,}", alone=False)
         for name in ("Authorization", "authorization")
         for scheme in ("Bearer", "bearer", "Basic", "basic")

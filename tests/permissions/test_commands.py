@@ -322,7 +322,7 @@ def test_a_file_somebody_denied_is_kept_from_groups_substitutions_and_redirectio
     assert decided(command, "deny read(foo)", situation=ALLOWING) == "deny"
 
 
-def test_folders_are_followed_through_cd_and_options() -> None:
+def test_folders_are_followed_through_cd_and_options(tmp_path: Path) -> None:
     for command in (
         "cd conf && cat key",
         "(cd conf; cat key)",
@@ -330,6 +330,9 @@ def test_folders_are_followed_through_cd_and_options() -> None:
         "pushd conf; cat ./key",
     ):
         assert decided(command, "deny read(conf/key)", situation=ALLOWING) == "deny", command
+    policy = PathPolicy().at(tmp_path / "shop")
+    for command in ("cd .. && cat shop/conf/key", "cat ../shop/conf/key", f"cat {tmp_path}/shop/conf/key"):
+        assert decided(command, "deny read(conf/key)", situation=ALLOWING, policy=policy) == "deny", command
     assert decided("cat key", "deny read(conf/key)", situation=ALLOWING) == "allow"
 
 

@@ -77,6 +77,9 @@ def test_credentials_in_addresses_and_headers_are_masked_and_the_rest_stays() ->
         mask("git clone https://me:hunter22@host.invalid/x", {})
         == "git clone https://me:[redacted:password]@host.invalid/x"
     )
+    assert mask(f"GET /x?user=1&api_key={BODY}&n=2", {}) == "GET /x?user=1&api_key=[redacted:credential]&n=2"
+    assert mask(f'{{"x": "Bearer {BODY}"}}', {}) == '{"x": "Bearer [redacted:credential]"}'
+    assert mask(f"x-api-key: {BODY}\n", {}) == "x-api-key: [redacted:credential]\n"
     assert mask(f"Authorization: Bearer {BODY}", {}) == "Authorization: Bearer [redacted:credential]"
 
 
