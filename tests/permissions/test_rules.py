@@ -146,6 +146,13 @@ def test_an_answer_is_kept_for_exactly_that_command_and_that_repository(tmp_path
     assert [decide(one, each) for each in ("curl a", "git log")] == ["ask", "allow"]
 
 
+def test_an_answer_about_a_call_without_a_subject_holds_for_the_same_arguments_only() -> None:
+    permissions = Permissions.for_sandbox(HOST, rules=[parse_rule("ask", "repair")])
+    permissions.remember(RepairTool(), {"seconds": 5})
+    assert permissions.decide(RepairTool(), {"seconds": 5}).decision is Decision.ALLOW
+    assert permissions.decide(RepairTool(), {"seconds": 6}).decision is Decision.ASK
+
+
 def test_a_remembered_answer_never_beats_a_denial(tmp_path: Path) -> None:
     permissions = Permissions.for_sandbox(HOST, rules=[parse_rule("deny", "bash(curl*)")])
     permissions.remember(BashTool(), {"command": "curl a"})
