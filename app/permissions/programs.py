@@ -176,9 +176,9 @@ _DANGEROUS_ENVIRONMENT = re.compile(
     re.IGNORECASE,
 )
 
-CHANGES_MEANING = frozenset(
-    {"alias", "unalias", "shopt", "enable", "hash", "complete", "set", "function", "trap"}
-)
+_ONLY_TEXT = re.compile(r"^GIT_(?:(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)|TERMINAL_PROMPT|OPTIONAL_LOCKS)$")
+
+CHANGES_MEANING = frozenset({"alias", "unalias", "shopt", "enable", "hash", "complete"})
 """After these, words need not mean what they say."""
 
 EVALUATES = frozenset(
@@ -217,9 +217,11 @@ _RUNS: dict[str, tuple[str, ...]] = {
 RUNS_FILES = frozenset({"source", "."})
 
 
-def dangerous_variable(name: str) -> bool:
-    """Whether setting it changes which programs run or what code they load."""
-    return bool(_DANGEROUS_ENVIRONMENT.match(name))
+def dangerous_variable(name: str, value: str | None = None) -> bool:
+    """Whether setting it (to that value, when known) changes which programs run or what code they load."""
+    if name.endswith("PAGER") and value in ("", "cat"):
+        return False
+    return bool(_DANGEROUS_ENVIRONMENT.match(name)) and not _ONLY_TEXT.match(name)
 
 
 def base_name(name: str) -> str:

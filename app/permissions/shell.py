@@ -29,6 +29,12 @@ class Redirect:
     writes: bool
 
 
+class Danger(str):
+    """A doubt about what surrounds a command: other programs, another user, the network."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Command:
     """One simple command, wrappers taken off by ``unwrap``."""
@@ -54,6 +60,11 @@ class Command:
         names = [f"{name}={value.shown}" for name, value in self.assignments]
         files = [f"{'>' if each.writes else '<'} {each.target.shown}" for each in self.redirects]
         return " ".join([*names, *(word.shown or "''" for word in self.words), *files])
+
+    @property
+    def dangers(self) -> tuple[str, ...]:
+        """Those of the doubts that are worth a question even where running is allowed."""
+        return tuple(doubt for doubt in self.doubts if isinstance(doubt, Danger))
 
     def doubted(self, *why: str) -> Command:
         return replace(self, doubts=(*self.doubts, *why))

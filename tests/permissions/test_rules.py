@@ -201,3 +201,27 @@ def test_places_outside_and_under_other_names_are_the_same_places(tmp_path: Path
         assert not policy.readable(path), path
     assert policy.readable("/work/shop/src/a.py") and policy.readable("~/notes.txt")
     assert not policy.writable("/work/shop/.GIT/config") and policy.writable("src/.gitignore")
+
+
+@pytest.mark.parametrize(
+    ("command", "on_the_host", "isolated"),
+    [
+        ("set -e; python -c 'print(1)' | tee x", "allow", "allow"),
+        ("for f in *.py; do python $f; done", "allow", "allow"),
+        ("GIT_PAGER=cat git log; GIT_AUTHOR_NAME=x git commit -m y", "allow", "allow"),
+        ("PYTHONPATH=. pytest -q", "allow", "allow"),
+        ("LD_PRELOAD=./x.so pytest", "ask", "allow"),
+        ("export PATH=$PWD:$PATH; pytest", "ask", "allow"),
+        ("BASH_ENV=x sh -c 'pytest'", "ask", "allow"),
+        ("sudo pytest", "ask", "allow"),
+        ("$RUNNER tests", "ask", "allow"),
+        ("pytest 'tests", "ask", "allow"),
+        ("cat < /dev/tcp/h/80", "ask", "allow"),
+    ],
+)
+def test_where_nothing_isolates_the_dangerous_and_the_unclear_is_asked(
+    command: str, on_the_host: str, isolated: str
+) -> None:
+    for description, expected in ((HOST, on_the_host), (ISOLATED, isolated)):
+        permissions = Permissions.for_sandbox(description, rules=[parse_rule("allow", "bash(git log*)")])
+        assert permissions.decide(BashTool(), {"command": command}).decision.value == expected
