@@ -105,7 +105,10 @@ def parse(text: str) -> Parsed:
     if tree.root_node.has_error:
         parsed.problems.append("it cannot be parsed as a shell command")
         return parsed
-    _Walk(source, parsed).visit(tree.root_node, ())
+    try:
+        _Walk(source, parsed).visit(tree.root_node, ())
+    except RecursionError:
+        parsed.problems.append("it is nested too deeply to be looked at")
     if len(parsed.commands) > MAX_COMMANDS:
         parsed.problems.append(f"it runs more than {MAX_COMMANDS} commands")
     return parsed

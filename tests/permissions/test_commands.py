@@ -410,3 +410,9 @@ def test_nesting_without_end_is_asked_about(shell: str) -> None:
     for _ in range(12):
         command = f"{shell} -c {shlex.quote(command)}"
     assert decided(command[:9000], "allow bash(git log*)") == "ask"
+    for deep in (
+        "(" * 4000 + "ls" + ")" * 4000,
+        "${a:-" * 1500 + "x" + "}" * 1500,
+        "git log && " * 900 + "git log",
+    ):
+        assert decided(deep, "allow bash(git log*)") == "ask"
