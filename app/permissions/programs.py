@@ -212,6 +212,7 @@ _RUNS: dict[str, tuple[str, ...]] = {
     "rsync": ("-e", "--rsh", "--rsync-path"), "make": ("--eval",), "npm": ("--script-shell",),
     "go": ("-exec", "-toolexec"), "zip": ("-TT", "--unzip-command"), "vim": ("-c", "-S", "--cmd"),
     "emacs": ("--eval", "-l"), "gdb": ("-ex", "-x"), "split": ("--filter",),
+    "mapfile": ("-C",), "readarray": ("-C",), "compgen": ("-C", "-F"), "jobs": ("-x",), "bind": ("-x",),
 }  # fmt: skip
 
 RUNS_FILES = frozenset({"source", "."})

@@ -197,9 +197,15 @@ class _Walk:
         text: str | None = ""
         redirects: list[Redirect] = []
         following: list[Any] = []
+        quoted = False
         for child in node.children:
+            if child.type == "heredoc_start":
+                quoted = bool(re.search(r"['\"\\]", self._text(child)))
             if child.type == "heredoc_body":
                 text = None if any(_holes(child)) else self._text(child)
+                if not quoted and re.search(r"(?<!\\)`", self._text(child)):
+                    # The grammar knows no backquotes in here; the shell runs what is between them.
+                    self._out.problems.append("a here-document holds a backquoted command")
                 self._nested(child)
             elif child.type == "file_redirect":
                 redirects += self._file_redirect(child)
