@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ..permissions.modes import MODES
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -105,7 +107,7 @@ permission_options = together(
     click.option("--deny", multiple=True, metavar="RULE", help="Never allow it."),
     click.option(
         "--permission-mode",
-        type=click.Choice(["default", "plan", "read-only", "accept-edits", "bypass"]),
+        type=click.Choice(MODES),
         default="default",
         show_default=True,
         help="What the model may do unless a rule says otherwise; see docs/permissions.md.",

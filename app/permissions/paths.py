@@ -172,13 +172,6 @@ class PathPolicy:
                     return rule.outcome, rule.why
         return "allow", ""
 
-    def relative(self, path: str) -> str | None:
-        """The path below the repository's top with forward slashes, or None when it lies outside."""
-        text = self._expanded(path)
-        if text.startswith("/"):
-            return None
-        return None if text == ".." or text.startswith("../") else text
-
     def allowed_by_rule(self, path: str, access: Access) -> str:
         """The reason of a person's rule that allows it, or empty."""
         for rule in self.rules:
