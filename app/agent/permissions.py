@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -139,7 +140,7 @@ class Permissions:
         if not fixed:
             verdict = self._with_paths(tool, arguments, verdict)
         if verdict.decision is Decision.ASK:
-            if self._grants.holds(tool.name, subject):
+            if self._grants.holds(tool.name, _key_of(tool, arguments)):
                 return Verdict(Decision.ALLOW, "it was allowed before")
             if self._mode == "bypass":
                 return Verdict(Decision.ALLOW, "nothing is asked in this mode")
@@ -158,8 +159,7 @@ class Permissions:
 
         It holds in this repository: for this run, or with ``store`` for later ones too.
         """
-        subject = _command_of(tool, arguments) or subject_of(arguments)
-        self._grants.add(tool.name, subject, prefix, store=store)
+        self._grants.add(tool.name, _key_of(tool, arguments), prefix, store=store)
 
     def judge(self, command: str, tool: str = "bash") -> CommandVerdict:
         """How a command line is understood and what is decided about each part of it."""
@@ -205,6 +205,12 @@ def _command_of(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
 
         return shlex.join(str(item) for item in cast("list[Any]", command))
     return command if isinstance(command, str) and command.strip() else None
+
+
+def _key_of(tool: Tool, arguments: dict[str, Any]) -> str:
+    """What an answer is remembered for; without a subject it is the whole call."""
+    subject = _command_of(tool, arguments) or subject_of(arguments)
+    return subject or json.dumps(arguments, sort_keys=True, default=str)
 
 
 def paths_of(arguments: Mapping[str, Any]) -> Iterator[str]:

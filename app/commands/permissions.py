@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from .shared import path_given, permission_options, permission_rules
+from .shared import path_given, permission_options, permission_rules, repository_top
 
 repo_option = click.option(
     "--repo", metavar="PATH", callback=path_given, default=".", help="The repository (default: here)."
@@ -114,12 +114,6 @@ def _printable(text: str) -> str:
 
 
 def _grants(repo: Path) -> Any:
-    from ...sandbox.base.errors import UsageError
     from ..permissions.grants import Grants
 
-    if not repo.is_dir():
-        raise UsageError(f"{repo} is not a directory")
-    top = next(
-        (place for place in (repo.resolve(), *repo.resolve().parents) if (place / ".git").exists()), repo
-    )
-    return Grants(top)
+    return Grants(repository_top(repo))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..permissions.modes import MODES
+
 if TYPE_CHECKING:
     from ..config import Settings
 
@@ -134,16 +136,14 @@ def check_sandbox(given: dict[str, Any]) -> None:
         raise click.UsageError(f"--image belongs to the docker sandbox, not to --sandbox {kind}")
 
 
-_RULE_HELP = (
-    "KIND or KIND(PATTERN), for example 'bash(git log*)', 'read(.env)', 'write(docs/**)'; repeatable."
-)
+_RULE_HELP = "KIND or KIND(PATTERN), like 'bash(git log*)', 'read(.env)', 'write(docs/**)'; repeatable."
 permission_options = together(
     click.option("--allow", multiple=True, metavar="RULE", help=f"Allow without asking: {_RULE_HELP}"),
     click.option("--ask", multiple=True, metavar="RULE", help="Ask before it; without a person that denies."),
     click.option("--deny", multiple=True, metavar="RULE", help="Never allow it."),
     click.option(
         "--permission-mode",
-        type=click.Choice(["default", "plan", "read-only", "accept-edits", "bypass"]),
+        type=click.Choice(MODES),
         default="default",
         show_default=True,
         help="What the model may do unless a rule says otherwise; see docs/permissions.md.",
@@ -211,3 +211,15 @@ def settle(ctx: click.Context, given: dict[str, Any]) -> Settings:
 def said(ctx: click.Context, name: str) -> bool:
     """Whether the person gave this option on the command line."""
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+def repository_top(repo: Path) -> Path:
+    """The repository a folder lies in, or the folder itself.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not repo.is_dir():
+        from ...sandbox.base.errors import UsageError
+
+        raise UsageError(f"{repo} is not a directory")
+    here = repo.resolve()
+    return next((place for place in (here, *here.parents) if (place / ".git").exists()), here)

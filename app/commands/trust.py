@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .shared import path_given
+from .shared import path_given, repository_top
 
 
 @click.command("trust", short_help="Agree to what a repository configures, or take that back.")
@@ -23,7 +23,7 @@ def command(repo: Path, show: bool, revoke: bool, yes: bool) -> None:
 
     The answer holds for exactly this content of this repository; a change asks again.
     """
-    from ...sandbox.base.errors import PermissionDenied, UsageError
+    from ...sandbox.base.errors import PermissionDenied
     from ..permissions.steering import KINDS, MEANING, find_steering
     from ..trust import TrustStore, remember_trust
 
@@ -32,11 +32,7 @@ def command(repo: Path, show: bool, revoke: bool, yes: bool) -> None:
     if show:
         _list(TrustStore())
         return
-    if not repo.is_dir():
-        raise UsageError(f"{repo} is not a directory")
-    top = next(
-        (place for place in (repo.resolve(), *repo.resolve().parents) if (place / ".git").exists()), repo
-    )
+    top = repository_top(repo)
     store = TrustStore()
     if revoke:
         click.echo("trust taken back" if store.forget(top) else "nothing was trusted here")
@@ -55,9 +51,8 @@ def command(repo: Path, show: bool, revoke: bool, yes: bool) -> None:
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise PermissionDenied(
-                "nobody is there to ask about this trust", hint="read the files, then pass --yes"
-            )
+            hint = "read the files, then pass --yes"
+            raise PermissionDenied("nobody is there to ask about this trust", hint=hint)
         if not click.confirm("Obey this, as it is now?", default=False):
             raise PermissionDenied("not trusted")
     remember_trust(top, [each.kind for each in new])
@@ -74,6 +69,5 @@ def _list(store: Any) -> None:
 
 
 def _printable(text: str) -> str:
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode() for one in text
-    )
+    escaped = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(escaped)

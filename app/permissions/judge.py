@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .mentions import folders_of, git_shows_history, judge_paths
+from .mentions import folders_of, git_shows_history, judge_paths, reads_unnamed
 from .paths import PathPolicy
 from .programs import only_reads
 from .rules import Decision, Match, Rule, covers_command, harmless, may_cover
@@ -45,7 +45,7 @@ class Situation:
 
     default: Verdict
     doubts_matter: bool
-    """Whether an unclear command is asked about although the default allows (no isolation)."""
+    """Whether unclear and dangerous commands are asked about although running is allowed (no isolation)."""
     mode: str = "default"
 
 
@@ -74,6 +74,9 @@ def judge_command(
         if found is not None:
             outcome, reason = found
             verdict = _stricter(verdict, Verdict(Decision(outcome), reason))
+        elif unnamed := reads_unnamed(command, policy):
+            why = f"it would come across {unnamed}, which may not be read: use --exclude={unnamed}"
+            verdict = _stricter(verdict, Verdict(Decision.DENY, why))
         elif policy.in_history and git_shows_history(command):
             secret = policy.in_history[0]
             why = f"it may print {secret}, which may not be read, out of git's history; name paths after --"
@@ -117,7 +120,8 @@ def _one(command: Command, rules: Sequence[Rule], general: Sequence[Rule], situa
     for rule in general:
         if rule.decision is Decision.ALLOW:
             return Verdict(Decision.ALLOW, rule.why)
-    return _by_default(command, situation, doubts, bool(rules))
+    strict = any(rule.decision is not Decision.ALLOW for rule in rules)
+    return _by_default(command, situation, doubts, strict)
 
 
 def _may_cover(rule: Rule, command: Command) -> Match:
@@ -127,7 +131,7 @@ def _may_cover(rule: Rule, command: Command) -> Match:
     return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
 
 
-def _by_default(command: Command, situation: Situation, doubts: Sequence[str], has_rules: bool) -> Verdict:
+def _by_default(command: Command, situation: Situation, doubts: Sequence[str], strict: bool) -> Verdict:
     verdict = situation.default
     writes = any(each.writes and not harmless(each.target) for each in command.redirects)
     reads = only_reads(command.words) and not writes and not command.doubts
@@ -140,8 +144,9 @@ def _by_default(command: Command, situation: Situation, doubts: Sequence[str], h
         if reads or sets:
             return Verdict(Decision.ALLOW, "it only reads")
         verdict = _stricter(verdict, Verdict(Decision.ASK, "accept-edits mode asks before commands"))
-    if verdict.decision is Decision.ALLOW and command.doubts and (situation.doubts_matter or has_rules):
-        return Verdict(Decision.ASK, command.doubts[0])
+    worth = command.doubts if strict else command.dangers if situation.doubts_matter else ()
+    if verdict.decision is Decision.ALLOW and worth:
+        return Verdict(Decision.ASK, worth[0])
     if verdict.decision is Decision.ASK:
         if (reads or sets) and situation.mode != "default":
             return Verdict(Decision.ALLOW, "it only reads")
@@ -161,7 +166,7 @@ def _unclear(
     if not strict and any(rule.decision is Decision.ALLOW for rule in allowing):
         return Verdict(Decision.ALLOW, "a rule allows any command")
     too_long = len(text) > MAX_CHARACTERS
-    if rules or situation.doubts_matter or too_long or situation.mode in ("read-only", "accept-edits"):
+    if strict or situation.doubts_matter or too_long or situation.mode in ("read-only", "accept-edits"):
         hint = "; write a file with the edit tool instead" if too_long else ""
         return Verdict(Decision.ASK, f"{problems[0]}{hint}")
     return situation.default

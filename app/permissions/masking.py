@@ -39,17 +39,21 @@ async def guard_paths(
     """
     own = [each for rule in rules for each in rule.path_rules()]
     policy = PathPolicy().with_rules(own).at(workspace.root, (workdir, str(workspace.base.repository)))
-    denied = [path for path in await workspace.files() if not policy.readable(path)]
+    files = await workspace.files()
+    readable = set(policy.filtered(files))
+    denied = [path for path in files if path not in readable]
     repository = workspace.base.repository
     tracked = await asyncio.to_thread(_tracked, repository, denied) if denied else set[str]()
     # Ignored files are not in the copy, but a test or a log may say what is in them.
-    for path in {*denied, *(each.name for each in repository.glob(".env*"))} - tracked:
-        learn_secrets(repository / path)
+    for place in (workspace.root, repository):
+        for path in {*denied, *(each.name for each in repository.glob(".env*"))} - tracked:
+            learn_secrets(place / path)
     if not denied:
         return Guard(policy)
     asked_for = {path for path in denied if _by_person(policy, path)}
     covered = [path for path in denied if path not in tracked or path in asked_for]
-    policy = replace(policy, in_history=tuple(path for path in denied if path in tracked))
+    history = tuple(path for path in denied if path in tracked)
+    policy = replace(policy, in_history=history, exposed=tuple(denied))
     if not isolated or not covered:
         return Guard(policy)
     regular = [path for path in covered if _is_regular(workspace.root, path)][:MAX_MASKS]
@@ -60,7 +64,8 @@ async def guard_paths(
     empty.write_bytes(b"")
     empty.chmod(0o444)
     mounts = tuple(Mount(empty, f"{workdir}/{path}") for path in regular)
-    return Guard(replace(policy, masked=tuple(regular)), mounts, tuple(notes))
+    exposed = tuple(path for path in denied if path not in regular)
+    return Guard(replace(policy, masked=tuple(regular), exposed=exposed), mounts, tuple(notes))
 
 
 def learn_secrets(path: Path) -> None:

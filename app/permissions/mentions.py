@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from .paths import Access, Outcome, PathPolicy
-from .programs import base_name, git_subcommand, only_reads
+from .paths import Access, Outcome, PathPolicy, matches
+from .programs import base_name, git_subcommand, only_reads, walks_folders
 from .shell import Command
 from .words import Hole, Word, decode
 
 _SPLIT = re.compile(r"[=:@,]")
 _IN_CODE = re.compile(r"[^\w./~*?\[\]@+-]+")
-_MAX_CANDIDATES = 400
+_MAX_CANDIDATES = 5000
 _SAMPLES = ("local", "production", "x")
 
 
@@ -43,13 +43,28 @@ def touched(command: Command) -> Iterator[tuple[Word, Access]]:
             # Writing is a way to read (>>, or a link made before), and what is secret stays untouched.
             yield redirect.target, "read"
     for word in command.words:
+        if word.prefix.startswith(("--exclude", "--ignore")):
+            continue
         yield word, "read"
         if not reads:
             yield word, "write"
     for _, value in command.assignments:
         yield value, "read"
+    for pattern in _found_by_name(command):
+        yield decode(pattern, {}), "read"
     if command.stdin and (not reads or "xargs" in command.via):
         yield Word(command.stdin, (command.stdin,)), "read"
+
+
+def _found_by_name(command: Command) -> list[str]:
+    """The name patterns of a ``find`` that does something with what it finds."""
+    words = [word.literal or "" for word in command.words]
+    if base_name(words[0] if words else "") != "find":
+        return []
+    return [words[at + 1] for at, word in enumerate(words[:-1]) if word in _NAME_TESTS]
+
+
+_NAME_TESTS = ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename")
 
 
 def folders_of(commands: Sequence[Command]) -> tuple[str, ...]:
@@ -68,7 +83,7 @@ def folders_of(commands: Sequence[Command]) -> tuple[str, ...]:
             ]
         for target in targets:
             if target:
-                found += [os.path.join(start, target) for start in list(found)][: 64 - len(found)]  # noqa: PTH118
+                found += [os.path.join(start, target) for start in list(found)][: 16 - len(found)]  # noqa: PTH118
     return tuple(dict.fromkeys(found))
 
 
@@ -207,6 +222,24 @@ def _possible(policy: PathPolicy, access: Access) -> Iterator[tuple[str, bool]]:
                 yield pattern.replace("**", sample).replace("*", sample).replace("?", "x"), rule.default
         elif not rule.content and not rule.default:
             yield pattern.replace("**/", "").replace("**", "x").replace("*", "x").replace("?", "x"), False
+
+
+def reads_unnamed(command: Command, policy: PathPolicy) -> str:
+    """A file that may not be read and that the command would come across on its way, or empty."""
+    if not policy.exposed or not walks_folders(command.words):
+        return ""
+    left_out = [
+        word.shown.partition("=")[2]
+        for word in command.words
+        if word.prefix.startswith(("--exclude=", "--exclude-dir=", "--ignore="))
+    ]
+    names = _found_by_name(command)
+    for path in policy.exposed:
+        if names and not any(matches(name.rsplit("/", 1)[-1], path) for name in names):
+            continue
+        if not any(matches(pattern, path) for pattern in left_out):
+            return path
+    return ""
 
 
 def git_shows_history(command: Command) -> bool:

@@ -41,7 +41,7 @@ class PathRule:
         return self.reason or f"a rule says {self.outcome} for {self.access} {self.pattern}"
 
 
-_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY"
+_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY|PuTTY-User-Key-File"
 _SECRETS = "it may hold credentials"
 
 
@@ -59,12 +59,13 @@ DEFAULTS: tuple[PathRule, ...] = (
         for kind in ("example", "sample", "template", "dist", "defaults", "tpl")
     ],
     *_reads(".env", ".env.*", ".envrc", ".netrc", "_netrc", ".git-credentials", ".pgpass", ".htpasswd"),
-    *_reads("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", reason="it is a private key"),
-    *_reads("*.pem", "*.key", "*.ppk", content=_KEY + "|PuTTY-User-Key-File", reason="it holds a private key"),
+    *_reads("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", reason="it is a private key"),
+    *_reads("id_ed25519", "id_ed25519_sk", reason="it is a private key"),
+    *_reads("*.pem", "*.key", "*.ppk", content=_KEY, reason="it holds a private key"),
     *_reads(".npmrc", ".yarnrc", ".yarnrc.yml", content=r"(?i)_auth|authtoken|_password"),
     *_reads(".pypirc", content=r"(?i)password|token"),
-    *_reads(".aws/credentials", ".docker/config.json", ".kube/config", ".config/gh/hosts.yml", ".ssh", ".gnupg"),
-    *_reads("~/.aws", "~/.docker/config.json", "~/.kube", "~/.config/gh", "~/.ssh", "~/.gnupg", "~/.config/gcloud"),
+    *_reads(".aws/credentials", ".docker/config.json", ".kube/config", ".ssh", ".gnupg"),
+    *_reads("~/.aws", "~/.docker/config.json", "~/.kube", "~/.config/gh", "~/.config/gcloud", "~/.gnupg"),
     *_reads("/etc/shadow", "/etc/gshadow", "/proc/*/environ"),
     *_reads(".git/config", content=r"(?i)://[^/\s:@]+:[^/\s@]+@|extraheader"),
     *_writes("deny", "git's own files are off limits", ".git"),
@@ -88,6 +89,8 @@ class PathPolicy:
     home: str = field(default_factory=lambda: os.path.expanduser("~"))  # noqa: PTH111 - as text
     masked: tuple[str, ...] = ()
     """Denied files that the sandbox shows as empty: real contents cannot be had there."""
+    exposed: tuple[str, ...] = ()
+    """Denied files that lie open in the copy: commands that walk through folders would show them."""
     in_history: tuple[str, ...] = ()
     """Denied files that git's history holds."""
 
@@ -102,6 +105,26 @@ class PathPolicy:
     def readable(self, path: str) -> bool:
         """Whether a tool may show what is in it. Asking counts as no: a tool cannot ask."""
         return self.decide(path, "read")[0] == "allow"
+
+    def filtered(self, paths: Iterable[str]) -> list[str]:
+        """Those of many regular files (relative, no links) that are readable."""
+        return [path for path in paths if self._decide(path, "read")[0] == "allow"]
+
+    def pathspecs(self) -> list[str]:
+        """For a git tool, behind ``--``: everything but what may not be read, in any commit."""
+        specs = ["."]
+        allowed = {rule.pattern for rule in self.rules if rule.access == "read" and rule.outcome == "allow"}
+        for rule in self.rules:
+            outside = rule.pattern.startswith(("/", "~"))
+            if rule.access != "read" or rule.outcome == "allow" or rule.content or outside:
+                continue
+            pattern = rule.pattern.removesuffix("/**").strip("/")
+            if pattern in allowed:
+                continue
+            anywhere = "/" not in pattern or pattern.startswith(".")
+            place = f"**/{pattern}" if anywhere else pattern
+            specs += [f":(exclude,icase,glob,top){place}", f":(exclude,icase,glob,top){place}/**"]
+        return specs
 
     def writable(self, path: str) -> bool:
         """Whether a tool may change it. What is asked about was asked before the tool began."""
@@ -130,8 +153,13 @@ class PathPolicy:
         return verdict
 
     def _decide(self, name: str, access: Access) -> tuple[Outcome, str]:
+        folded = _folded(name)
+        if not _any_of(self.rules, access, self.home).search(folded):
+            return "allow", ""
         matching = [
-            rule for rule in self.rules if rule.access == access and matches(rule.pattern, name, self.home)
+            rule
+            for rule in self.rules
+            if rule.access == access and _compiled(rule.pattern, self.home).search(folded)
         ]
         for own in (False, True):
             mine = [rule for rule in matching if rule.default is own]
@@ -143,13 +171,6 @@ class PathPolicy:
                 if rule is not None:
                     return rule.outcome, rule.why
         return "allow", ""
-
-    def relative(self, path: str) -> str | None:
-        """The path below the repository's top with forward slashes, or None when it lies outside."""
-        text = self._expanded(path)
-        if text.startswith("/"):
-            return None
-        return None if text == ".." or text.startswith("../") else text
 
     def allowed_by_rule(self, path: str, access: Access) -> str:
         """The reason of a person's rule that allows it, or empty."""
@@ -176,7 +197,7 @@ class PathPolicy:
         """The path as written, and what it leads to through links."""
         text = self._expanded(path)
         names = [text]
-        if self.root is not None and "\0" not in text and not text.startswith("../"):
+        if self.root is not None and "\0" not in text:
             real = os.path.realpath(text if text.startswith("/") else self.root / text)
             top = os.path.realpath(self.root)
             inside = real == top or real.startswith(top + "/")
@@ -203,6 +224,8 @@ _RANK = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def _folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     return unicodedata.normalize("NFC", text).casefold()
 
 
@@ -211,19 +234,38 @@ def matches(pattern: str, path: str, home: str = "") -> bool:
     return _compiled(pattern, home).search(_folded(path)) is not None
 
 
+@lru_cache(maxsize=64)
+def _any_of(rules: tuple[PathRule, ...], access: Access, home: str) -> re.Pattern[str]:
+    """What hardly any path matches: looked at first, because searches ask about every file."""
+    anchored: dict[bool, list[str]] = {True: [], False: []}
+    for rule in rules:
+        if rule.access == access:
+            from_top, body = _body(rule.pattern, home)
+            anchored[from_top].append(body)
+    groups = [f"{_LEADS[top]}(?:{'|'.join(bodies)})(?:/|$)" for top, bodies in anchored.items() if bodies]
+    return re.compile("|".join(groups) or "(?!)", re.DOTALL)
+
+
 @lru_cache(maxsize=512)
 def _compiled(pattern: str, home: str) -> re.Pattern[str]:
+    from_top, body = _body(pattern, home)
+    return re.compile(f"{_LEADS[from_top]}{body}(?:/|$)", re.DOTALL)
+
+
+_LEADS = {True: "^", False: "(?:^|/)"}
+
+
+def _body(pattern: str, home: str) -> tuple[bool, str]:
+    """Whether a pattern starts at the top, and its regular expression."""
     text = pattern.rstrip("/") or "/"
+    if len(text) > 3 and text.endswith("/**"):
+        text = text[:-3]
     if text == "~" or text.startswith("~/"):
         text = home + text[1:]
     text = text.removeprefix("./")
-    if text.startswith("/"):
-        lead = "^"
-    elif "/" in text:
-        lead = r"^(?:.*/)?" if text.startswith(".") and not text.startswith("..") else "^"
-    else:
-        lead = r"(?:^|/)"
-    return re.compile(lead + _regex(_folded(text)) + r"(?:/|$)", re.DOTALL)
+    # `.ssh/config` and the like may lie in any folder.
+    anywhere = "/" not in text or (text.startswith(".") and not text.startswith(".."))
+    return not anywhere, _regex(_folded(text))
 
 
 def _regex(glob: str) -> str:

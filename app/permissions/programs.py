@@ -176,19 +176,34 @@ _DANGEROUS_ENVIRONMENT = re.compile(
     re.IGNORECASE,
 )
 
-CHANGES_MEANING = frozenset(
-    {"alias", "unalias", "shopt", "enable", "hash", "complete", "set", "function", "trap"}
-)
+_ONLY_TEXT = re.compile(r"^GIT_(?:(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)|TERMINAL_PROMPT|OPTIONAL_LOCKS)$")
+
+CHANGES_MEANING = frozenset({"alias", "unalias", "shopt", "enable", "hash", "complete"})
 """After these, words need not mean what they say."""
 
 EVALUATES = frozenset(
-    {"test", "[", "let", "printf", "unset", "read", "declare", "typeset", "local", "export", "readonly", "mapfile"}
+    {
+        "test",
+        "[",
+        "let",
+        "printf",
+        "unset",
+        "read",
+        "declare",
+        "typeset",
+        "local",
+        "export",
+        "readonly",
+        "mapfile",
+    }
 )
 """Builtins that evaluate subscripts: ``test -v 'a[$(x)]'`` runs x."""
 
 _RUNS: dict[str, tuple[str, ...]] = {
     # Of the risky options those that run something.
-    "git": ("-c", "--config-env", "--exec-path", "--ext-diff", "--upload-pack", "--receive-pack", "--exec", "-x"),
+    "git": (
+        "-c", "--config-env", "--exec-path", "--ext-diff", "--upload-pack", "--receive-pack", "--exec", "-x",
+    ),
     "tar": (
         "--to-command", "-I", "--use-compress-program", "--checkpoint-action", "--rsh-command", "-F",
         "--info-script", "--new-volume-script",
@@ -197,14 +212,17 @@ _RUNS: dict[str, tuple[str, ...]] = {
     "rsync": ("-e", "--rsh", "--rsync-path"), "make": ("--eval",), "npm": ("--script-shell",),
     "go": ("-exec", "-toolexec"), "zip": ("-TT", "--unzip-command"), "vim": ("-c", "-S", "--cmd"),
     "emacs": ("--eval", "-l"), "gdb": ("-ex", "-x"), "split": ("--filter",),
+    "mapfile": ("-C",), "readarray": ("-C",), "compgen": ("-C", "-F"), "jobs": ("-x",), "bind": ("-x",),
 }  # fmt: skip
 
 RUNS_FILES = frozenset({"source", "."})
 
 
-def dangerous_variable(name: str) -> bool:
-    """Whether setting it changes which programs run or what code they load."""
-    return bool(_DANGEROUS_ENVIRONMENT.match(name))
+def dangerous_variable(name: str, value: str | None = None) -> bool:
+    """Whether setting it (to that value, when known) changes which programs run or what code they load."""
+    if name.endswith("PAGER") and value in ("", "cat"):
+        return False
+    return bool(_DANGEROUS_ENVIRONMENT.match(name)) and not _ONLY_TEXT.match(name)
 
 
 def base_name(name: str) -> str:
@@ -275,7 +293,9 @@ def runs_others(words: Sequence[Word]) -> list[str]:
         if text.startswith("-") and any(_is_option(text, option) for option in options):
             found.append(text)
     if base in ("awk", "sed") and any(
-        _awk_acts(word) if base == "awk" else _sed_acts(word) for word in words[1:] if word.literal is not None
+        _awk_acts(word) if base == "awk" else _sed_acts(word)
+        for word in words[1:]
+        if word.literal is not None
     ):
         found.append(f"a script of {base}")
     return found
@@ -297,7 +317,9 @@ def walks_folders(words: Sequence[Word]) -> bool:
         )
     if base in ("tar", "bsdtar"):
         return "c" in (short or (flags[0] if flags else "")) or "--create" in flags
-    return base in ("rsync", "ripgrep-all", "7z")
+    if base == "find":
+        return any(flag in ("-exec", "-execdir", "-ok", "-okdir") for flag in flags)
+    return base in ("rsync", "7z")
 
 
 def _is_option(text: str, option: str) -> bool:

@@ -29,6 +29,12 @@ class Redirect:
     writes: bool
 
 
+class Danger(str):
+    """A doubt about what surrounds a command: other programs, another user, the network."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Command:
     """One simple command, wrappers taken off by ``unwrap``."""
@@ -54,6 +60,11 @@ class Command:
         names = [f"{name}={value.shown}" for name, value in self.assignments]
         files = [f"{'>' if each.writes else '<'} {each.target.shown}" for each in self.redirects]
         return " ".join([*names, *(word.shown or "''" for word in self.words), *files])
+
+    @property
+    def dangers(self) -> tuple[str, ...]:
+        """Those of the doubts that are worth a question even where running is allowed."""
+        return tuple(doubt for doubt in self.doubts if isinstance(doubt, Danger))
 
     def doubted(self, *why: str) -> Command:
         return replace(self, doubts=(*self.doubts, *why))
@@ -94,7 +105,10 @@ def parse(text: str) -> Parsed:
     if tree.root_node.has_error:
         parsed.problems.append("it cannot be parsed as a shell command")
         return parsed
-    _Walk(source, parsed).visit(tree.root_node, ())
+    try:
+        _Walk(source, parsed).visit(tree.root_node, ())
+    except RecursionError:
+        parsed.problems.append("it is nested too deeply to be looked at")
     if len(parsed.commands) > MAX_COMMANDS:
         parsed.problems.append(f"it runs more than {MAX_COMMANDS} commands")
     return parsed
@@ -183,9 +197,15 @@ class _Walk:
         text: str | None = ""
         redirects: list[Redirect] = []
         following: list[Any] = []
+        quoted = False
         for child in node.children:
+            if child.type == "heredoc_start":
+                quoted = bool(re.search(r"['\"\\]", self._text(child)))
             if child.type == "heredoc_body":
                 text = None if any(_holes(child)) else self._text(child)
+                if not quoted and re.search(r"(?<!\\)`", self._text(child)):
+                    # The grammar knows no backquotes in here; the shell runs what is between them.
+                    self._out.problems.append("a here-document holds a backquoted command")
                 self._nested(child)
             elif child.type == "file_redirect":
                 redirects += self._file_redirect(child)

@@ -24,9 +24,7 @@ MEANING: Final[Mapping[str, str]] = {
 }
 
 _INSTRUCTIONS = frozenset({"agents.md", "agents.override.md", "claude.md", "gemini.md", ".cursorrules"})
-_SKIPPED = frozenset(
-    {".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", "site-packages"}
-)
+_SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", "site-packages"})
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "mcp": (".mcp.json", ".whimbrel/mcp.json", ".whimbrel/mcp.toml"),
     "hooks": (".whimbrel/hooks",),
@@ -94,12 +92,8 @@ def _recipe(repository: Path) -> Steering:
     from ..repo.environment.recipe import load_configuration
 
     configuration = load_configuration(repository)
-    return _Recipe(
-        "recipe",
-        {name: configuration.digest.encode() for name in configuration.files},
-        (),
-        configuration.digest,
-    )
+    files = {name: configuration.digest.encode() for name in configuration.files}
+    return _Recipe("recipe", files, (), configuration.digest)
 
 
 @dataclass(frozen=True)
@@ -116,9 +110,7 @@ class _Recipe(Steering):
 def _instructions(repository: Path) -> Iterator[str]:
     for count, (folder, folders, names) in enumerate(os.walk(repository)):
         if count > _MAX_FOLDERS:
-            raise ConfigError(
-                f"{repository} has more than {_MAX_FOLDERS} folders to look for instructions in"
-            )
+            raise ConfigError(f"{repository} has more than {_MAX_FOLDERS} folders to look into")
         folders[:] = sorted(each for each in folders if each not in _SKIPPED)
         for name in sorted(names):
             if name.casefold() in _INSTRUCTIONS:

@@ -38,10 +38,6 @@ class Word:
         return Hole.ANY in self.parts
 
     @property
-    def glob(self) -> bool:
-        return Hole.STAR in self.parts or Hole.ONE in self.parts
-
-    @property
     def shown(self) -> str:
         """Readable, with holes as ``*``, ``?`` and ``…``."""
         return "".join(p if isinstance(p, str) else {"any": "…"}.get(p.value, p.value) for p in self.parts)

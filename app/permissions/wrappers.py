@@ -18,7 +18,7 @@ from .programs import (
     interpreter_of,
     runs_others,
 )
-from .shell import MAX_COMMANDS, MAX_DEPTH, Command, Parsed, parse
+from .shell import MAX_COMMANDS, MAX_DEPTH, Command, Danger, Parsed, parse
 from .words import ANYTHING, Word
 
 _TAKES_VALUE: dict[str, str] = {
@@ -148,13 +148,13 @@ def _into(out: Parsed, text: str, depth: int, via: tuple[str, ...], doubts: tupl
 
 def _unwrap(out: Parsed, command: Command, depth: int) -> None:
     """Adds the command, or what it wraps."""
-    for variable, _ in command.assignments:
-        why = f"setting {variable} can change what runs"
-        if dangerous_variable(variable) and why not in command.doubts:
+    for variable, value in command.assignments:
+        why = Danger(f"setting {variable} can change what runs")
+        if dangerous_variable(variable, value.literal) and why not in command.doubts:
             command = command.doubted(why)
     for redirect in command.redirects:
         if redirect.target.prefix.startswith(("/dev/tcp/", "/dev/udp/")):
-            command = command.doubted("it opens a network connection")
+            command = command.doubted(Danger("it opens a network connection"))
     if not command.words:
         out.commands.append(command)
         return
@@ -179,10 +179,12 @@ def _unwrap(out: Parsed, command: Command, depth: int) -> None:
         _script(out, command, None if None in texts else " ".join(str(text) for text in texts), depth)
     elif name in RUNS_FILES:
         out.commands.append(command.doubted("it runs the commands in a file"))
-    elif name in CHANGES_MEANING:
-        out.commands.append(command.doubted(f"{name} can change what commands mean"))
-        if name == "trap" and len(command.words) > 2:
+    elif name == "trap":
+        out.commands.append(command)
+        if len(command.words) > 2:
             _script(out, replace(command, words=command.words[:1]), command.words[1].literal, depth)
+    elif name in CHANGES_MEANING:
+        out.commands.append(command.doubted(Danger(f"{name} can change what commands mean")))
         if name in ("alias", "enable", "hash") and len(command.words) > 1:
             out.problems.append(f"{name} can give commands another meaning")
     elif name in ("export", "declare", "typeset", "readonly", "local", "env") and _only_sets(command):
@@ -268,7 +270,7 @@ def _wrapper(out: Parsed, command: Command, base: str, depth: int) -> None:
     at, doubts = 1, list(command.doubts)
     assigned = list(command.assignments)
     if base in _DOUBTFUL:
-        doubts.append(_DOUBTFUL[base])
+        doubts.append(Danger(_DOUBTFUL[base]))
     letters = _TAKES_VALUE[base]
     while at < len(words):
         text = words[at].literal

@@ -49,7 +49,7 @@ class SearchTool:
             below = [path for path in files if path == inside or path.startswith(f"{inside}/")]
             # A file named outright is searched although it is ignored.
             files = below or ([inside] if (root / inside).is_file() else [])
-        allowed = [path for path in files if context.paths.readable(path)]
+        allowed = context.paths.filtered(files)
         found = await search(
             root,
             pattern,

@@ -9,6 +9,7 @@ encoding write them. ``register`` adds secrets that were found elsewhere.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -67,10 +68,8 @@ def forms_of(value: str) -> tuple[str, ...]:
     """The ways a value is written: plain, and as JSON, URL, base64 (anywhere in a longer text) and hex."""
     raw = value.encode("utf-8", "surrogateescape")
     forms = [value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
-    try:
+    with contextlib.suppress(UnicodeEncodeError):
         forms += [quote(value, safe=""), quote(value), quote_plus(value)]
-    except UnicodeEncodeError:
-        pass
     forms.append(raw.hex())
     for shift in range(3):
         # What stands before shifts the alignment; only the letters this value alone decides are stable.
@@ -86,10 +85,7 @@ def forms_of(value: str) -> tuple[str, ...]:
 def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
     """The text with every secret value replaced by ``[redacted:NAME]``."""
     known = secret_values(environ)
-    if not known or not text:
-        return text
-    pattern, names = _text_pattern(known)
-    return pattern.sub(lambda match: f"[redacted:{names[match.lastindex or 1]}]", text)
+    return _redacted(text, known) if known and text else text
 
 
 def redact_bytes(data: bytes, environ: Mapping[str, str] | None = None) -> bytes:
@@ -97,7 +93,16 @@ def redact_bytes(data: bytes, environ: Mapping[str, str] | None = None) -> bytes
     known = secret_values(environ)
     if not known or not data:
         return data
-    pattern, names = _bytes_pattern(known)
+    lowered = data.lower()
+    present = tuple(
+        (name, form)
+        for name, raw, form in _raw_forms(known)
+        # What is not ASCII has no lower case in bytes; the pattern looks for it as it is.
+        if raw in lowered or not raw.isascii()
+    )
+    if not present:
+        return data
+    pattern, names = _bytes_pattern(present)
     return pattern.sub(lambda match: f"[redacted:{names[match.lastindex or 1]}]".encode(), data)
 
 
@@ -106,11 +111,10 @@ def redact_json(value: Any, environ: Mapping[str, str] | None = None) -> Any:
     known = secret_values(environ)
     if not known:
         return value
-    pattern, names = _text_pattern(known)
 
     def clean(item: Any) -> Any:
         if isinstance(item, str):
-            return pattern.sub(lambda match: f"[redacted:{names[match.lastindex or 1]}]", item)
+            return _redacted(item, known)
         if isinstance(item, Mapping):
             return {clean(key): clean(content) for key, content in item.items()}
         if isinstance(item, list | tuple):
@@ -120,24 +124,42 @@ def redact_json(value: Any, environ: Mapping[str, str] | None = None) -> Any:
     return clean(value)
 
 
+def _redacted(text: str, known: tuple[tuple[str, str], ...]) -> str:
+    # One pattern of all forms would be tried at every letter; most texts hold none of them.
+    lowered = text.lower()
+    present = tuple(
+        (name, form) for name, low, form in _text_forms(known) if low in lowered or not low.isascii()
+    )
+    if not present:
+        return text
+    pattern, names = _text_pattern(present)
+    return pattern.sub(lambda match: f"[redacted:{names[match.lastindex or 1]}]", text)
+
+
 @lru_cache(maxsize=16)
-def _text_pattern(known: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[str], dict[int, str]]:
+def _text_forms(known: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str, str], ...]:
+    """(name, lower case, form) of every form of every secret, longest secret first."""
+    return tuple((name, form.lower(), form) for name, value in known for form in forms_of(value))
+
+
+@lru_cache(maxsize=16)
+def _raw_forms(known: tuple[tuple[str, str], ...]) -> tuple[tuple[str, bytes, str], ...]:
+    return tuple(
+        (name, form.encode("utf-8", "surrogateescape").lower(), form)
+        for name, value in known
+        for form in forms_of(value)
+    )
+
+
+@lru_cache(maxsize=64)
+def _text_pattern(present: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[str], dict[int, str]]:
     """One alternation; group number -> variable name (case folding makes a lookup by text unsafe)."""
-    names: dict[int, str] = {}
-    forms: list[str] = []
-    for name, value in known:
-        for form in forms_of(value):
-            forms.append(f"({re.escape(form)})")
-            names[len(forms)] = name
-    return re.compile("|".join(forms), re.IGNORECASE), names
+    names = {number: name for number, (name, _) in enumerate(present, 1)}
+    return re.compile("|".join(f"({re.escape(form)})" for _, form in present), re.IGNORECASE), names
 
 
-@lru_cache(maxsize=16)
-def _bytes_pattern(known: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[bytes], dict[int, str]]:
-    names: dict[int, str] = {}
-    forms: list[bytes] = []
-    for name, value in known:
-        for form in forms_of(value):
-            forms.append(b"(" + re.escape(form.encode("utf-8", "surrogateescape")) + b")")
-            names[len(forms)] = name
-    return re.compile(b"|".join(forms), re.IGNORECASE), names
+@lru_cache(maxsize=64)
+def _bytes_pattern(present: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[bytes], dict[int, str]]:
+    names = {number: name for number, (name, _) in enumerate(present, 1)}
+    forms = [form.encode("utf-8", "surrogateescape") for _, form in present]
+    return re.compile(b"|".join(b"(" + re.escape(form) + b")" for form in forms), re.IGNORECASE), names

@@ -15,6 +15,7 @@ from .secrets import redact, redact_bytes, redact_json
 
 _MAX_HELD = 8192
 
+
 @dataclass(frozen=True)
 class _Form:
     """A kind of key: a literal beginning, which makes looking for it cheap, and the rest."""
@@ -47,7 +48,10 @@ _FORMS: tuple[_Form, ...] = (
     # Three digits somewhere: `sk-container-with-a-long-name` is a style sheet's, not a key.
     _Form("api-key", "sk-", r"(?=(?:[A-Za-z_-]*\d){3})" + _WORD + "{20,}"),
     *(_Form("stripe-key", f"{a}k_{b}_", r"[A-Za-z0-9]{16,}") for a in "sr" for b in ("live", "test")),
-    *(_Form("aws-key-id", start, r"[A-Z0-9]{16}(?![A-Za-z0-9])") for start in ("AKIA", "ASIA", "AIDA", "AROA")),
+    *(
+        _Form("aws-key-id", start, r"[A-Z0-9]{16}(?![A-Za-z0-9])")
+        for start in ("AKIA", "ASIA", "AIDA", "AROA")
+    ),
     *(_Form("slack-token", f"xox{letter}-", r"[A-Za-z0-9-]{10,}") for letter in "abeoprs"),
     _Form("google-key", "AIza", _WORD + "{35}"),
     _Form("google-token", "ya29.", _WORD + "{30,}"),
@@ -57,7 +61,27 @@ _FORMS: tuple[_Form, ...] = (
     _Form("sendgrid-key", "SG.", _WORD + r"{16,}\." + _WORD + "{16,}"),
     _Form("jwt", "eyJ", _WORD + r"{8,}\.eyJ" + _WORD + r"{8,}\." + _WORD + "{8,}"),
     _Form("private-key", "-----BEGIN ", _BLOCK_REST, alone=False),
-    _Form("password", "://", r"[^\s/:@'\"<>{}$%]{0,64}:[^\s/:@'\"<>{}$%]{6,128}(?=@[A-Za-z0-9.\[-])", alone=False),
+    _Form(
+        "password",
+        "://",
+        r"[^\s/:@'\"<>{}$%]{0,64}:[^\s/:@'\"<>{}$%]{6,128}(?=@[A-Za-z0-9.\[-])",
+        alone=False,
+    ),
+    *(
+        _Form(
+            "credential", f"{scheme} ", r"(?=(?:[A-Za-z._~+/=-]*\d){3})[A-Za-z0-9._~+/=-]{20,}", alone=False
+        )
+        for scheme in ("Bearer", "bearer")
+    ),
+    *(
+        _Form("credential", f"{name}: ", r"[A-Za-z0-9._~+/=-]{16,}", alone=False)
+        for name in ("X-Api-Key", "x-api-key", "api-key", "PRIVATE-TOKEN", "X-Auth-Token", "x-auth-token")
+    ),
+    *(
+        _Form("credential", f"{mark}{name}=", r"[^&\s'\"<>{}$]{8,}", alone=False)
+        for mark in "?&"
+        for name in ("token", "access_token", "api_key", "apikey", "key", "password", "private_token", "sig")
+    ),
     *(
         _Form("credential", f"{name}: {scheme} ", r"[A-Za-z0-9._~+/=-]{16,}", alone=False)
         for name in ("Authorization", "authorization")
@@ -141,7 +165,8 @@ def begun(text: str) -> int:
     word = ending.group()
     if len(word) > _MAX_HELD:
         return 0
-    if any(word.startswith(start) or start.startswith(word) for start in _STARTS) or "-----BEGIN ".startswith(word):
+    if any(word.startswith(start) or start.startswith(word) for start in _STARTS) or "-----BEGIN ".startswith(
+        word
+    ):
         return len(word)
     return 0
-

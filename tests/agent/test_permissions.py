@@ -10,6 +10,9 @@ import pytest
 from whimbrel.app.agent.events import PermissionAnswer, PermissionRequest
 from whimbrel.app.agent.permissions import Decision, Permissions, Rule
 from whimbrel.app.tools.base import PermissionClass, ToolContext, ToolResult
+from whimbrel.app.tools.bash import BashTool
+from whimbrel.app.tools.edit import EditTool
+from whimbrel.app.tools.read import ReadTool
 from whimbrel.sandbox.protocol import SandboxDescription
 
 from ..mock_server import completion
@@ -146,3 +149,21 @@ def test_a_very_long_command_is_asked_about_whatever_allows_it(description: Sand
     assert permissions.decide(RUN, {"command": short}).decision is Decision.ALLOW
     verdict = permissions.decide(RUN, {"command": long})
     assert verdict.decision is Decision.ASK and "12008 characters" in verdict.reason
+
+
+async def test_in_plan_mode_a_write_by_the_shell_does_not_happen(shop: Scene) -> None:
+    permissions = Permissions.for_sandbox(
+        shop.context.sandbox.describe(), mode="plan", rules=[Rule(Decision.ALLOW, tool="bash")]
+    )
+    calls = [
+        ("a", "bash", {"command": "echo x > planned.txt"}),
+        ("b", "edit", {"path": "planned.txt", "old": "", "new": "x"}),
+        ("c", "read", {"path": "shop/total.py"}),
+    ]
+    tools = [BashTool(), EditTool(), ReadTool()]
+    outcome = await shop.play(
+        [completion(calls=calls), completion(text="the plan")], tools, permissions=permissions
+    )
+    assert outcome.status == "answered" and len(outcome.denied) == 2
+    assert [error for *_, error in shop.results()] == [True, True, False]
+    assert not (shop.context.workspace.root / "planned.txt").exists()

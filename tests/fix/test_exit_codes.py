@@ -85,6 +85,8 @@ def test_2_wrong_usage_is_one_line_with_the_next_step(buggy: Repo, fix: Fix, arg
 
 def test_2_options_that_do_not_exist_or_contradict(buggy: Repo, fix: Fix):
     assert fix(buggy, "--effort", "huge").code == 2
+    assert fix(buggy, "--permission-mode", "nonsense").code == 2
+    assert fix(buggy, "--allow", "raed(.env)").code == 2
     assert fix(buggy, "--sandbox", "nonsense").code == 2
     assert fix(buggy, "--max-time", "soon").code == 2
     assert fix(buggy, "--commit", "HEAD", "--branch", "main").code == 2
@@ -118,20 +120,19 @@ def test_4_an_issue_that_no_test_shows_is_not_reproduced(buggy: Repo, fix: Fix):
     assert (ran.code, ran.result["status"]) == (4, "not_reproduced"), ran.out + ran.err
 
 
-def test_5_a_run_that_needs_what_is_denied(tmp_path: Path, buggy: Repo, home: dict[str, str]):
-    # The rule is given from outside the command: this version has no settings file for rules.
-    script = (
-        "from whimbrel.app.agent import permissions as p\n"
-        "plain = p.Permissions.for_sandbox.__func__\n"
-        "rule = p.Rule(p.Decision.DENY, tool='repair', reason='repairs are not allowed here')\n"
-        "p.Permissions.for_sandbox = classmethod(lambda cls, d, **k: plain(cls, d, rules=[rule]))\n"
-        "from whimbrel.app.cli import main\n"
-        f"main(['fix-issue', '--repo', {str(buggy.root)!r}, '--sandbox', 'host', '--output', {str(tmp_path / 'out')!r}])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], env=home, capture_output=True, text=True)
-    ran = Ran(done.returncode, done.stdout, done.stderr, tmp_path / "out")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--deny", "repair"], "a rule says deny for repair"),
+        (["--ask", "repair"], "nobody is there to ask"),
+        (["--permission-mode", "plan"], "plan mode: nothing that runs"),
+        (["--deny", "write(tally.py)", "--deny", "repair"], "a rule says deny"),
+    ],
+)
+def test_5_a_run_that_needs_what_is_denied(buggy: Repo, fix: Fix, arguments: list[str], said: str):
+    ran = fix(buggy, *arguments)
     assert (ran.code, ran.result["status"]) == (5, "denied"), ran.out + ran.err
-    assert "repairs are not allowed here" in ran.result["message"]
+    assert said in ran.result["message"] and ran.result["files"] == []
 
 
 def test_6_the_step_limit(buggy: Repo, fix: Fix):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -44,7 +45,9 @@ def run(fix: Fix, repo: Repo, commands: Sequence[str], *, sandbox: str = "host",
 
     before = repo.fingerprint()
     with MockServer(script) as server:
-        ran = fix(repo, "--python", sys.executable, "--model", f"vllm:mock@{server.url}", *FREE, sandbox=sandbox)
+        ran = fix(
+            repo, "--python", sys.executable, "--model", f"vllm:mock@{server.url}", *FREE, sandbox=sandbox
+        )
     assert "Traceback" not in ran.out + ran.err
     assert repo.fingerprint() == before, "the person's files and repository stay as they are"
     return ran
@@ -164,11 +167,17 @@ def test_no_secret_reaches_anything_that_is_written_or_shown(calc: Repo, fix: Fi
         "STORE_URL": "postgres://me:canary-url-00000005@db/x",
     }
     values = [*list(canaries.values())[:4], "canary-url-00000005"]
+    token = "ghp_" + "A1b2C3d4E5" * 4
+    encoded = [base64.b64encode(f"u:{value}".encode()).decode() for value in values]
+    encoded.append(b"canary-Token-0000002".hex().upper())
+    said = " ".join([*values, *encoded, token])
+    # The first and the last letters of base64 belong to what stands beside a secret, too.
+    values += [*(text[4:-4] for text in encoded), token]
     read = "tr '\\0' '\\n' < /proc/$PPID/environ; cat /proc/$PPID/environ > kept.txt"
     replies = [
-        completion(reasoning="I see " + " ".join(values), calls=[("c0", "bash", {"command": read})]),
-        completion(text="the keys are", calls=[("c1", "bash", {"command": "echo " + " ".join(values)})]),
-        completion(text="Fixed: " + " ".join(values)),
+        completion(reasoning="I see " + said, calls=[("c0", "bash", {"command": read})]),
+        completion(text="the keys are", calls=[("c1", "bash", {"command": "echo " + said})]),
+        completion(text="Fixed: " + said),
     ]
     with MockServer(replies) as server:
         ran = fix(

@@ -146,6 +146,12 @@ def test_an_allowed_command_is_allowed_in_every_harmless_spelling(command: str) 
         "echo -e 'a' > f; git log",
         "shopt -s dotglob; git log",
         "hash -p ./evil git; git log",
+        "cat < /dev/tcp/host/80",
+        "echo x > /dev/tcp/host/80",
+        "[ -v 'a[$(touch x)]' ] && git log",
+        "echo ${x@P}",
+        "env - touch x",
+        "sudo A=1 touch x",
     ],
 )
 def test_a_rule_allows_nothing_that_rides_along(command: str) -> None:
@@ -181,6 +187,15 @@ def test_a_rule_allows_nothing_that_rides_along(command: str) -> None:
         "exec curl u",
         "CURL u",
         "busybox curl u",
+        "env - curl u",
+        "sudo A=1 -E curl u",
+        "nice -5 curl u",
+        "exec -a x curl u",
+        "command -p curl u",
+        "time -p curl u",
+        "xargs -0 -I {} curl {}",
+        "cat u | while read x; do curl $x; done",
+        "git bisect run curl u",
     ],
 )
 def test_a_denied_command_is_denied_wherever_it_hides(command: str) -> None:
@@ -189,7 +204,12 @@ def test_a_denied_command_is_denied_wherever_it_hides(command: str) -> None:
 
 
 def test_what_cannot_be_read_is_asked_about_when_something_is_denied() -> None:
-    for command in ("$X u", "`printf cu`rl u", "c* u", "eval $X", "curl 'u"):
+    for command in (
+        "$X u", "`printf cu`rl u", "c* u", "eval $X", "curl 'u", "ssh host curl u", "parallel curl ::: u",
+        "awk 'BEGIN{system(\"curl u\")}'", "git -c alias.x='!curl u' x", "tar cf /dev/null x --to-command=curl",
+        "sed '1e curl u' x", "python -c 'import os'", "sh script.sh", "test -v 'a[$(curl u)]'",
+        "GIT_SSH_COMMAND=curl git fetch", "source ./x", "printf u | sh",
+    ):  # fmt: skip
         assert decided(command, "deny bash(curl*)", situation=ALLOWING) == "ask", command
     assert decided("$X u", situation=ALLOWING) == "allow"
 
@@ -257,6 +277,7 @@ ENV_SPELLINGS = [
     "sh -c 'cat .env'",
     "xargs cat <<< .env",
     "find . -name .env -exec cat {} +",
+    "find . -iname '.E*' -exec cat {} +",
     "echo x > .env",
     "echo x >> .env",
     "tee .env",
@@ -301,7 +322,7 @@ def test_a_file_somebody_denied_is_kept_from_groups_substitutions_and_redirectio
     assert decided(command, "deny read(foo)", situation=ALLOWING) == "deny"
 
 
-def test_folders_are_followed_through_cd_and_options() -> None:
+def test_folders_are_followed_through_cd_and_options(tmp_path: Path) -> None:
     for command in (
         "cd conf && cat key",
         "(cd conf; cat key)",
@@ -309,6 +330,9 @@ def test_folders_are_followed_through_cd_and_options() -> None:
         "pushd conf; cat ./key",
     ):
         assert decided(command, "deny read(conf/key)", situation=ALLOWING) == "deny", command
+    policy = PathPolicy().at(tmp_path / "shop")
+    for command in ("cd .. && cat shop/conf/key", "cat ../shop/conf/key", f"cat {tmp_path}/shop/conf/key"):
+        assert decided(command, "deny read(conf/key)", situation=ALLOWING, policy=policy) == "deny", command
     assert decided("cat key", "deny read(conf/key)", situation=ALLOWING) == "allow"
 
 
@@ -367,6 +391,17 @@ def test_history_is_not_a_way_round_a_denial() -> None:
         assert decided(command, situation=ALLOWING, policy=policy) == "allow", command
 
 
+def test_a_walk_through_folders_must_leave_out_what_may_not_be_read() -> None:
+    policy = PathPolicy(exposed=(".env",))
+    for command in ("grep -rn KEY .", "grep -R KEY src", "rg --hidden KEY", "rg -uuu KEY", "tar czf x.tgz .", "cp -a . /tmp/x",
+                    "zip -qr x.zip .", "diff -r . /tmp", "find . | xargs grep -r KEY", "find . -type f -exec cat {} +"):  # fmt: skip
+        assert decided(command, situation=ALLOWING, policy=policy) == "deny", command
+        assert decided(command, situation=ALLOWING) == "allow", command
+    for command in ("grep -rn KEY --exclude=.env .", "rg KEY", "grep -n KEY a.py", "tar xzf x.tgz",
+                    "find . -name '*.py' -exec grep KEY {} +", "find . -type f"):  # fmt: skip
+        assert decided(command, situation=ALLOWING, policy=policy) == "allow", command
+
+
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_nesting_without_end_is_asked_about(shell: str) -> None:
     import shlex
@@ -375,3 +410,9 @@ def test_nesting_without_end_is_asked_about(shell: str) -> None:
     for _ in range(12):
         command = f"{shell} -c {shlex.quote(command)}"
     assert decided(command[:9000], "allow bash(git log*)") == "ask"
+    for deep in (
+        "(" * 4000 + "ls" + ")" * 4000,
+        "${a:-" * 1500 + "x" + "}" * 1500,
+        "git log && " * 900 + "git log",
+    ):
+        assert decided(deep, "allow bash(git log*)") == "ask"

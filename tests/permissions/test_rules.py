@@ -52,12 +52,16 @@ def test_each_mode_says_what_goes_without_a_question() -> None:
         "read": "allow", "edit": "allow", "repair": "allow", "tests": "allow",
         "look": "allow", "write": "ask", "run": "ask",
     }  # fmt: skip
-    unsafe = decisions("bypass", parse_rule("ask", "write"), parse_rule("deny", "bash(make*)"), description=HOST)
+    unsafe = decisions(
+        "bypass", parse_rule("ask", "write"), parse_rule("deny", "bash(make*)"), description=HOST
+    )
     assert unsafe.pop("run") == "deny" and set(unsafe.values()) == {"allow"}
 
 
 def test_no_rule_makes_plan_mode_write_or_run() -> None:
-    plan = decisions("plan", parse_rule("allow", "bash"), parse_rule("allow", "edit"), parse_rule("allow", "write(**)"))
+    plan = decisions(
+        "plan", parse_rule("allow", "bash"), parse_rule("allow", "edit"), parse_rule("allow", "write(**)")
+    )
     assert [name for name, decision in plan.items() if decision == "allow"] == ["read"]
 
 
@@ -142,6 +146,13 @@ def test_an_answer_is_kept_for_exactly_that_command_and_that_repository(tmp_path
     assert [decide(one, each) for each in ("curl a", "git log")] == ["ask", "allow"]
 
 
+def test_an_answer_about_a_call_without_a_subject_holds_for_the_same_arguments_only() -> None:
+    permissions = Permissions.for_sandbox(HOST, rules=[parse_rule("ask", "repair")])
+    permissions.remember(RepairTool(), {"seconds": 5})
+    assert permissions.decide(RepairTool(), {"seconds": 5}).decision is Decision.ALLOW
+    assert permissions.decide(RepairTool(), {"seconds": 6}).decision is Decision.ASK
+
+
 def test_a_remembered_answer_never_beats_a_denial(tmp_path: Path) -> None:
     permissions = Permissions.for_sandbox(HOST, rules=[parse_rule("deny", "bash(curl*)")])
     permissions.remember(BashTool(), {"command": "curl a"})
@@ -180,7 +191,37 @@ def test_the_command_line_explains_lists_and_forgets(tmp_path: Path) -> None:
 
 def test_places_outside_and_under_other_names_are_the_same_places(tmp_path: Path) -> None:
     policy = PathPolicy(home="/home/me").at(tmp_path, ("/work/shop",))
-    for path in ("~/.ssh/id_rsa", "/home/me/.ssh/config", "/work/shop/.env", f"{tmp_path}/a/../.env", "/WORK/shop/.ENV"):
+    for path in (
+        "~/.ssh/id_rsa",
+        "/home/me/.ssh/config",
+        "/work/shop/.env",
+        f"{tmp_path}/a/../.env",
+        "/WORK/shop/.ENV",
+    ):
         assert not policy.readable(path), path
     assert policy.readable("/work/shop/src/a.py") and policy.readable("~/notes.txt")
     assert not policy.writable("/work/shop/.GIT/config") and policy.writable("src/.gitignore")
+
+
+@pytest.mark.parametrize(
+    ("command", "on_the_host", "isolated"),
+    [
+        ("set -e; python -c 'print(1)' | tee x", "allow", "allow"),
+        ("for f in *.py; do python $f; done", "allow", "allow"),
+        ("GIT_PAGER=cat git log; GIT_AUTHOR_NAME=x git commit -m y", "allow", "allow"),
+        ("PYTHONPATH=. pytest -q", "allow", "allow"),
+        ("LD_PRELOAD=./x.so pytest", "ask", "allow"),
+        ("export PATH=$PWD:$PATH; pytest", "ask", "allow"),
+        ("BASH_ENV=x sh -c 'pytest'", "ask", "allow"),
+        ("sudo pytest", "ask", "allow"),
+        ("$RUNNER tests", "ask", "allow"),
+        ("pytest 'tests", "ask", "allow"),
+        ("cat < /dev/tcp/h/80", "ask", "allow"),
+    ],
+)
+def test_where_nothing_isolates_the_dangerous_and_the_unclear_is_asked(
+    command: str, on_the_host: str, isolated: str
+) -> None:
+    for description, expected in ((HOST, on_the_host), (ISOLATED, isolated)):
+        permissions = Permissions.for_sandbox(description, rules=[parse_rule("allow", "bash(git log*)")])
+        assert permissions.decide(BashTool(), {"command": command}).decision.value == expected

@@ -73,13 +73,23 @@ def test_a_key_is_known_by_its_form(kind: str) -> None:
 
 
 def test_credentials_in_addresses_and_headers_are_masked_and_the_rest_stays() -> None:
-    assert mask("git clone https://me:hunter22@host.invalid/x", {}) == "git clone https://me:[redacted:password]@host.invalid/x"
+    assert (
+        mask("git clone https://me:hunter22@host.invalid/x", {})
+        == "git clone https://me:[redacted:password]@host.invalid/x"
+    )
+    assert mask(f"GET /x?user=1&api_key={BODY}&n=2", {}) == "GET /x?user=1&api_key=[redacted:credential]&n=2"
+    assert mask(f'{{"x": "Bearer {BODY}"}}', {}) == '{"x": "Bearer [redacted:credential]"}'
+    assert mask(f"x-api-key: {BODY}\n", {}) == "x-api-key: [redacted:credential]\n"
     assert mask(f"Authorization: Bearer {BODY}", {}) == "Authorization: Bearer [redacted:credential]"
 
 
 def test_ordinary_code_and_hashes_stay_as_they_are() -> None:
     here = Path(__file__).resolve().parents[3]
-    sources = [path.read_text(encoding="utf-8") for part in ("app", "sandbox", "engine") for path in (here / part).rglob("*.py")]
+    sources = [
+        path.read_text(encoding="utf-8")
+        for part in ("app", "sandbox", "engine")
+        for path in (here / part).rglob("*.py")
+    ]
     ordinary = "\n".join(
         [
             *sources,
@@ -100,6 +110,11 @@ def test_a_key_that_is_streamed_in_pieces_never_shows(size: int) -> None:
         text = f"I will use {token} now, said the model."
         cleaner = StreamCleaner(ENVIRON)
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
-        shown = "".join(event.text for piece in pieces for event in cleaner.feed(TextDelta(text=piece)) if isinstance(event, TextDelta))
+        shown = "".join(
+            event.text
+            for piece in pieces
+            for event in cleaner.feed(TextDelta(text=piece))
+            if isinstance(event, TextDelta)
+        )
         assert "[redacted:" in shown and token not in shown and token[:16] not in shown
         assert shown.startswith("I will use ")
