@@ -201,4 +201,15 @@ def _downloads(programs: Sequence[str], environ: Mapping[str, str]) -> list[tupl
         cache = Path(environ.get("GOMODCACHE") or Path(environ.get("GOPATH") or home / "go") / "pkg" / "mod")
         if cache.is_dir():
             found.append((cache, {"GOMODCACHE": str(cache)}))
+    if "mvn" in programs and (home / ".m2" / "repository").is_dir():
+        local = home / ".m2" / "repository"
+        found.append((local, {"MAVEN_OPTS": f"-Dmaven.repo.local={local}"}))
+    if "cargo" in programs:
+        # Cargo takes a registry it cannot write to as it is, as long as it is asked for nothing new.
+        cargo = Path(environ.get("CARGO_HOME") or home / ".cargo")
+        found += [
+            (cargo / name, {"CARGO_HOME": str(cargo)})
+            for name in ("registry", "git")
+            if (cargo / name).is_dir()
+        ]
     return found

@@ -31,7 +31,8 @@ export default async function* reporter(events) {
     yield JSON.stringify({
       type, name: data.name, nesting: data.nesting, file: data.file, line: data.line, skip: data.skip,
       todo: data.todo, kind: data.details?.type, ms: data.details?.duration_ms, failure: e?.failureType,
-      error: c && String(c?.message ?? c), errorName: c?.name, code: c?.code, stack: c && String(c?.stack ?? ''),
+      error: c && String(c?.message ?? c), errorName: c?.name, code: c?.code,
+      stack: c && String(c?.stack ?? ''),
     }) + '\\n';
   }
 }
@@ -83,8 +84,10 @@ class NodeAdapter:
         if request.selection is not None:
             words = list(dict.fromkeys(one.split("::")[0] for one in request.selection))
         argv = (
-            "node", "--test", *options, f"--test-reporter={reporter}", f"--test-reporter-destination={report}",
-            "--test-reporter=spec", "--test-reporter-destination=stdout", *_names(request), *words,
+            "node", "--test", *options,
+            f"--test-reporter={reporter}", f"--test-reporter-destination={report}",
+            "--test-reporter=spec", "--test-reporter-destination=stdout",
+            *_names(request), *words,
         )  # fmt: skip
         return RunPlan(
             argv=argv,
@@ -157,7 +160,7 @@ def _words_of(ended: Ended, path: str, event: dict[str, Any]) -> str:
 
 
 def _file_failure(ended: Ended, path: str, text: str) -> Diagnosis | None:
-    """A file whose tests did not run: the environment's fault, or the code's (then it is a collection error)."""
+    """A file whose tests did not run: the environment's fault, or the code's (a collection error)."""
     match = _MISSING.search(text)
     if match:
         name = match[1] or match[2]
