@@ -80,7 +80,7 @@ class CargoAdapter:
 
 def _target(path: str) -> list[str]:
     """The options that choose the target with this source file."""
-    if path.startswith("doc-tests "):
+    if path.startswith("doc-tests:"):
         return ["--doc"]
     if path.startswith("tests/"):
         name = path.removeprefix("tests/").removesuffix("/main.rs").removesuffix(".rs")
@@ -97,7 +97,7 @@ def _read(ended: Ended) -> Diagnosis | None:
         if match := _RUNNING.match(line):
             target = ended.relative(match[1])
         elif match := _DOC.match(line):
-            target = f"doc-tests {match[1]}"
+            target = f"doc-tests:{match[1]}"
         elif target and (match := _TEST.match(line)):
             current = match[1]
             ended.add(_case(ended, target, current, match[2], details.get(current, "")))
