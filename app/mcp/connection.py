@@ -134,6 +134,8 @@ class Connection:
                 if self._channel is not None:
                     self._channel.kill_now()
                 await asyncio.wait((self._task,), timeout=_CLOSE_S)
+            if self._task.done() and not self._task.cancelled():
+                self._task.exception()  # how it ended was told by what failed, or does not matter now
 
     async def _live(self) -> None:
         """Everything of the connection, in one task: its scopes must be left where they were entered."""

@@ -76,7 +76,7 @@ async def plan_toolchain(
         if isolating and not any(mount.target == str(extra) for mount in mounts):
             mounts.append(Mount(extra, str(extra)))
     modules = repository / "node_modules"
-    if "node" in programs and isolating and modules.is_dir() and not modules.is_symlink():
+    if "node" in programs and isolating and modules.is_dir() and await _ignored(repository):
         mounts.append(Mount(modules, str(modules)))
     if recipe is not None:
         env |= recipe.env
@@ -101,7 +101,7 @@ async def copy_dependencies(repository: Path, workspace: Path) -> str:
     origin, target = repository / "node_modules", workspace / "node_modules"
     if not origin.is_dir() or os.path.lexists(target):
         return ""
-    if (await Git(None, repository).run("check-ignore", "-q", "node_modules/", check=False)).exit_code != 0:
+    if not await _ignored(repository):
         return "node_modules is not ignored by git, so it is not copied"
 
     def copy() -> str:
@@ -112,6 +112,12 @@ async def copy_dependencies(repository: Path, workspace: Path) -> str:
         return ""
 
     return await asyncio.to_thread(copy)
+
+
+async def _ignored(repository: Path) -> bool:
+    """Whether git ignores node_modules: then the copy of the repository is without it."""
+    told = await Git(None, repository).run("check-ignore", "-q", "node_modules/", check=False)
+    return told.exit_code == 0
 
 
 async def verify_toolchain(

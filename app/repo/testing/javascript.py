@@ -19,6 +19,11 @@ _STACK = re.compile(r"^\s+at (?:(.+?) \()?((?:file://)?/[^\s()]+?):(\d+):\d+\)?$
 _MISSING = re.compile(
     r"Cannot find (?:package|module) '([^'./][^']*)'|Failed to resolve import \"([^\"./][^\"]*)\""
 )
+_LOADING = re.compile(
+    # Place, the line, a mark below it, and what is wrong, as node tells what it could not load.
+    r"^((?:file://|node:)?\S+?):(\d+)\n(.*)\n\s*\^[\^ ]*\n\s*\n?((?:.*\S.*\n)+)",
+    re.MULTILINE,
+)
 _SEPARATOR = " > "
 _QUIET = {"FORCE_COLOR": "0", "NO_COLOR": "1", "npm_config_update_notifier": "false"}
 
@@ -145,18 +150,18 @@ def _read_node(ended: Ended) -> Diagnosis | None:
 
 
 def _words_of(ended: Ended, path: str, event: dict[str, Any]) -> str:
-    """What a file that could not be loaded said: it is in the output, not in the event."""
+    """What a file that could not be loaded said: it is in the output before its mark, not in the event."""
     log = ended.log()
-    found = re.search(
-        r"^(?:.*(?:SyntaxError|ReferenceError|TypeError|Error \[ERR|Error: Cannot find).*)$",
-        log,
-        re.MULTILINE,
-    )
-    start = log.find(path)
-    near = log[max(0, start) : start + 600] if start >= 0 else ""
-    return "\n".join(part for part in (found[0].strip() if found else "", near) if part) or str(
-        event.get("error")
-    )
+    mark = re.search(rf"^\s*\u2716 (?:.*/)?{re.escape(path)} \(", log, re.MULTILINE)
+    before = log[: mark.start()] if mark else log
+    blocks = list(_LOADING.finditer(before))
+    if not blocks:
+        return str(event.get("error") or "the file could not be loaded")
+    file, line, code, said = blocks[-1].groups()
+    if file.startswith("node:"):
+        return said
+    shown = ended.relative(file)
+    return f"{said.split(chr(10), 1)[0]} ({shown}:{line}: {code.strip()})\n{said}\n    at {file}:{line}:1"
 
 
 def _file_failure(ended: Ended, path: str, text: str) -> Diagnosis | None:
@@ -316,7 +321,7 @@ def _read_jest(ended: Ended) -> Diagnosis | None:
         for result in results:
             ended.add(_jest_case(ended, path, result))
         if not results and file.get("status") == "failed":
-            diagnosis = _file_failure(ended, path, str(file.get("message", "")))
+            diagnosis = _file_failure(ended, path, _with_place(ended, path, str(file.get("message", ""))))
             missing += [diagnosis] if diagnosis else []
     if not value and re.search(r"Cannot find module '.*/node_modules/(?:vitest|jest)/", ended.log()):
         name = "vitest" if "/vitest/" in ended.log() else "jest"
@@ -324,6 +329,16 @@ def _read_jest(ended: Ended) -> Diagnosis | None:
             RunProblem.FRAMEWORK_MISSING, f"{name} is not installed in node_modules (npm install)"
         )
     return _conclusion(ended, missing)
+
+
+def _with_place(ended: Ended, path: str, message: str) -> str:
+    """The message with the file it is about, which vitest tells in its output only."""
+    found = re.search(
+        rf"^\s*FAIL\s.*{re.escape(path)}(?:.*\n){{1,8}}?\s*File: (/\S+?):(\d+)", ended.log(), re.MULTILINE
+    )
+    if found is None:
+        return message
+    return f"{message} ({ended.relative(found[1])}:{found[2]})\n    at {found[1]}:{found[2]}:1"
 
 
 def _jest_case(ended: Ended, path: str, result: dict[str, Any]) -> TestCase:

@@ -211,6 +211,8 @@ async def check(project, example: Example) -> None:
     run = await made.runner.run(purpose="broken")
     assert [error.path for error in run.report.collection_errors] == [example.uncollected]
     assert run.problem is RunProblem.COLLECTION_ERROR_IN_CODE and not run.report.passing_ids()
+    (error,) = run.report.collection_errors
+    assert example.code in error.message, "where the fault lies is told"
     path.write_text(fine.replace(example.wrong, example.right))
     run = await made.runner.run(purpose="repaired")
     assert not run.report.failing() and run.report.passing_ids() >= {example.passing, example.failing}
