@@ -20,12 +20,10 @@ _AT = re.compile(r"^\s*(?:\./)?([\w./-]+\.go):(\d+)(?::\d+)?: (.*)$", re.MULTILI
 _TRACE = re.compile(r"^\t(/\S+\.go):(\d+)", re.MULTILINE)
 _MODULE = re.compile(r"^module\s+(\S+)", re.MULTILINE)
 _MISSING = re.compile(
-    r"(?:no required module provides package|cannot find (?:package|module providing package)) \"?([\w./-]+)"
+    r"(?:no required module provides package|cannot find (?:package|module providing package)"
+    r"|missing go\.sum entry for module providing package) \"?([\w./-]+)"
 )
-_FETCH = re.compile(
-    r"^(?:go: )?(\S+?)(?:@\S+)?: (?:.*)(?:dial tcp|lookup |module lookup disabled|connection refused)",
-    re.MULTILINE,
-)
+_FETCH = re.compile(r"([\w./-]+)@v[\w.+-]+: .*(?:dial tcp|lookup |module lookup disabled|connection refused)")
 _OUTCOMES = {"pass": Outcome.PASSED, "fail": Outcome.FAILED, "skip": Outcome.SKIPPED}
 
 

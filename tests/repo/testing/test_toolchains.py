@@ -396,6 +396,9 @@ async def test_a_crash_a_missing_module_and_a_framework_that_is_not_installed_ar
     made.write("calc/calc.go", 'package calc\n\nimport "example.com/gone/thing"\n\nvar X = thing.X\n')
     run = await made.runner.run(["calc"], purpose="missing")
     assert run.problem is RunProblem.MISSING_DEPENDENCY and "example.com/gone/thing" in run.problem_detail
+    made.write("go.mod", "module example.org/calc\n\ngo 1.19\n\nrequire example.com/gone v1.0.0\n")
+    run = await made.runner.run(purpose="not downloaded")
+    assert run.problem is RunProblem.MISSING_DEPENDENCY and "module of example.com/gone" in run.problem_detail
     package = '{"devDependencies": {"jest": "1"}}'
     made = await project(
         {"package.json": package, "a.test.js": ""}, adapter=JestAdapter(), python="", env=env
