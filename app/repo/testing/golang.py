@@ -36,9 +36,9 @@ class GoAdapter:
     toolchain: ClassVar[tuple[str, ...]] = ("go",)
 
     def detect(self, root: Path) -> DetectResult:
-        tests = sum(1 for _ in files_of(root, lambda name: name.endswith("_test.go")))
         if not (root / "go.mod").is_file() and not (root / "go.work").is_file():
             return DetectResult(0)
+        tests = sum(1 for _ in files_of(root, lambda name: name.endswith("_test.go")))
         return DetectResult(86 if tests else 30, (f"go.mod and {tests} test files",))
 
     def plan(self, request: RunRequest) -> RunPlan:

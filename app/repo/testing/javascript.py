@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -25,6 +26,7 @@ _LOADING = re.compile(
     re.MULTILINE,
 )
 _SEPARATOR = " > "
+_MAX_LOOKED_AT = 300
 _QUIET = {"FORCE_COLOR": "0", "NO_COLOR": "1", "npm_config_update_notifier": "false"}
 
 # Runs inside node, version 18.15 and later: one JSON line per finished test.
@@ -75,10 +77,13 @@ class NodeAdapter:
     def detect(self, root: Path) -> DetectResult:
         if re.search(r"\bnode\b.*--test\b", str(package_scripts(root).get("test", ""))):
             return DetectResult(91, ("the test script runs node --test",))
-        count = 0
-        for path in files_of(root, lambda name: name.endswith((".js", ".mjs", ".cjs"))):
-            if re.search(r"""['"]node:test['"]""", source(root, path)):
-                count += 1
+        paths = (
+            path
+            for path in files_of(root, lambda name: name.endswith((".js", ".mjs", ".cjs")))
+            if _TEST_FILE.search(path) or {"test", "tests", "__tests__"}.intersection(path.split("/"))
+        )
+        looked = itertools.islice(paths, _MAX_LOOKED_AT)
+        count = sum(1 for path in looked if re.search(r"""['"]node:test['"]""", source(root, path)))
         return DetectResult(84, (f"{count} files import node:test",)) if count else DetectResult(0)
 
     def plan(self, request: RunRequest) -> RunPlan:
