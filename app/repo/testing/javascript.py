@@ -15,7 +15,7 @@ from .problems import Diagnosis, RunProblem
 from .report import Outcome, TestCase, TraceFrame
 from .toolchain import Ended, failed, files_of, json_file, source
 
-_TEST_FILE = re.compile(r"(?:^|[._-])test\.[cm]?[jt]s$|\.spec\.[cm]?[jt]s$|^test-.+\.[cm]?js$")
+_TEST_FILE = re.compile(r"(?:^|[._/-])test\.[cm]?[jt]s$|\.spec\.[cm]?[jt]s$|^test-.+\.[cm]?js$")
 _STACK = re.compile(r"^\s+at (?:(.+?) \()?((?:file://)?/[^\s()]+?):(\d+):\d+\)?$", re.MULTILINE)
 _MISSING = re.compile(
     r"Cannot find (?:package|module) '([^'./][^']*)'|Failed to resolve import \"([^\"./][^\"]*)\""
