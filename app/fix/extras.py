@@ -21,7 +21,7 @@ from ..guidance.instructions import Instructions
 from ..guidance.skills import Skill, own_skills, repository_skills, together
 from ..guidance.source import choose_tree, instruction_folders, survey, trusted
 from ..mcp.config import McpServer, own_servers, repository_servers
-from ..mcp.servers import choose, require_package, rules_of, started
+from ..mcp.servers import NONE, choose, require_package, rules_of, started
 from ..tools.base import PermissionClass, Tool
 from ..tools.skill import SkillTool
 from .options import FixOptions
@@ -48,8 +48,11 @@ def check_extras(options: FixOptions) -> None:
     Raises:
         ConfigError: the person's own entries are wrong, or a server is asked for and cannot be started here.
     """
+    if NONE in options.mcp:
+        choose((), (), options.mcp)
+        return
     own_servers(os.environ)
-    if set(options.mcp) - {"none"}:
+    if options.mcp:
         require_package()
 
 
@@ -75,7 +78,9 @@ async def extras(
     added.limits.append(nested)
     if skills:
         added.tools.append(SkillTool(skills))
-    servers = choose(own_servers(os.environ), repository_servers(contents), options.mcp)
+    servers: tuple[McpServer, ...] = ()
+    if NONE not in options.mcp:
+        servers = choose(own_servers(os.environ), repository_servers(contents), options.mcp)
     if servers and options.model == "embedded":
         if options.mcp:
             tell("warning", "the embedded model calls no tools of MCP servers, so none is started")
@@ -155,7 +160,7 @@ async def _steering(
     )
     if tree is None:
         return {}, {}
-    source = await survey(tree, await instruction_folders(repository))
+    source = await survey(tree, await instruction_folders(repository, tree))
     if not trusted(repository, source, trust=options.trust, tell=tell):
         return {}, {}
     for item in source.instructions.values():

@@ -129,8 +129,16 @@ def trusted(repository: Path, source: Source, *, trust: bool, tell: Callable[[st
     return False
 
 
-async def instruction_folders(repository: Path) -> tuple[str, ...]:
-    """Folders of the repository that hold an instruction file, without the root; bounded."""
+async def instruction_folders(repository: Path, tree: Tree) -> tuple[str, ...]:
+    """Folders of the tree that hold an instruction file, without the root; bounded."""
+    if isinstance(tree, CommitTree):
+        listed = await Git(None, repository).run(
+            "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree.commit, check=False
+        )
+        names = (path.rpartition("/") for path in listed.fields())
+        return tuple(sorted({folder for folder, _, name in names if folder and name in INSTRUCTION_NAMES}))[
+            :_MAX_FOLDERS
+        ]
     specs = [f":(top,glob)**/{name}" for name in INSTRUCTION_NAMES]
     listed = await Git(None, repository).run(
         "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *specs, check=False

@@ -12,6 +12,8 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from ...sandbox.base.errors import ConfigError
+from ...sandbox.base.git import redact_url_secrets
+from ...sandbox.base.secrets import redact
 from ..paths import config_dir
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
@@ -35,7 +37,8 @@ class McpServer:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """Besides PATH and HOME, all the program gets."""
     cwd: str = ""
-    """Empty: the copy of the repository that the run works on."""
+    """Relative to the copy of the repository that the run works on (``.`` is the copy itself). Empty:
+    an empty directory for the person's own servers, the copy for those of a repository."""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     by_person: bool = True
@@ -55,7 +58,8 @@ class McpServer:
 
     def shown(self) -> str:
         """For people: what is started or reached, without values of variables and headers."""
-        return self.url if self.url else " ".join((self.command, *self.args))
+        text = self.url if self.url else " ".join((self.command, *self.args))
+        return redact(redact_url_secrets(text))
 
 
 def own_servers(environ: Mapping[str, str]) -> tuple[McpServer, ...]:

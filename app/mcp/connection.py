@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -134,6 +135,8 @@ class Connection:
                 if self._channel is not None:
                     self._channel.kill_now()
                 await asyncio.wait((self._task,), timeout=_CLOSE_S)
+            if self._task.done() and not self._task.cancelled():
+                self._task.exception()  # how it ended was told by what failed, or does not matter now
 
     async def _live(self) -> None:
         """Everything of the connection, in one task: its scopes must be left where they were entered."""
@@ -158,14 +161,27 @@ class Connection:
             **({"HOME": os.environ["HOME"]} if "HOME" in os.environ else {}),
             **self.server.env,
         }
-        cwd = self._cwd / self.server.cwd if self.server.cwd else self._cwd
         argv = [self.server.command, *self.server.args]
-        self._channel = channel = await open_process_channel(argv, cwd=cwd, env=environment)
-        try:
-            async with stdio_streams(channel, self._faults) as streams:
-                yield streams
-        finally:
-            await channel.close(_LEAVE_S)
+        with self._directory() as cwd:
+            self._channel = channel = await open_process_channel(argv, cwd=cwd, env=environment)
+            try:
+                async with stdio_streams(channel, self._faults) as streams:
+                    yield streams
+            finally:
+                await channel.close(_LEAVE_S)
+
+    @contextmanager
+    def _directory(self) -> Generator[Path]:
+        """Where the program starts.
+
+        Programs look for modules and helpers where they start (``python -m``, ``npx``): a person's own
+        server starts in an empty directory, so that no file of a repository becomes a part of it.
+        """
+        if self.server.cwd or not self.server.by_person:
+            yield self._cwd / self.server.cwd
+            return
+        with tempfile.TemporaryDirectory(prefix="whimbrel-mcp-", ignore_cleanup_errors=True) as empty:
+            yield Path(empty)
 
     async def _greet(self, session: ClientSession) -> None:
         try:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from ...sandbox.base.errors import ToolError
 from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -67,7 +68,12 @@ class RepairTool:
     permission: ClassVar[PermissionClass] = PermissionClass.WRITE
 
     async def run(self, context: ToolContext, arguments: RepairArguments) -> ToolResult:
-        """Searches; see ``app/repair``."""
+        """Searches; see ``app/repair``. Raises ToolError where the tests run without Python."""
+        if not context.tests.environment.python:
+            raise ToolError(
+                f"the search repairs Python code only, and these tests run with {context.tests.adapter.name}",
+                hint="edit the code",
+            )
         from ..repair.repairer import repair
 
         data = await repair(context, arguments.tests, arguments.limits(context.max_candidates))

@@ -82,8 +82,8 @@ async def test_imports_links_inside_and_the_second_name_are_followed(repo: Repo)
     (repo.root / "lib").mkdir()
     (repo.root / "lib" / "AGENTS.md").symlink_to("../sub/AGENTS.md")
     repo.commit()
-    assert await instruction_folders(repo.root) == ("lib", "sub")
     for tree in await both(repo):
+        assert await instruction_folders(repo.root, tree) == ("lib", "sub")
         source = await survey(tree, ("lib", "sub"))
         assert source.files == ("CLAUDE.md", "lib/AGENTS.md", "sub/AGENTS.md")
         text = source.instructions[""].text
@@ -111,7 +111,7 @@ async def test_a_folders_instructions_come_once_with_the_first_file_of_it(repo: 
     repo.write(
         **{"AGENTS.md": "Top.", "a/AGENTS.md": "A.", "a/b/AGENTS.md": "AB.", "c/AGENTS.md": "C."}
     ).commit()
-    source = await survey(WorkingTree(repo.root), await instruction_folders(repo.root))
+    source = await survey(WorkingTree(repo.root), ["a", "a/b", "c"])
     nested = NestedInstructions(source.instructions)
     assert [item.text for item in nested.take(["", "a/test_x.py"])] == ["Top.", "A."]
     assert [item.text for item in nested.take(["a/b/x.py"])] == ["AB."]

@@ -75,6 +75,8 @@ for line in sys.stdin:
             sys.stdout.flush()
         elif MODE == "long":
             answer(request, {"content": [{"type": "text", "text": "long\u200b " * 20_000}]})
+        elif MODE == "where":
+            answer(request, {"content": [{"type": "text", "text": os.getcwd()}]})
         elif MODE == "mute":
             continue
         else:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from whimbrel.app.commands import mcp
 from whimbrel.app.mcp.config import McpServer, own_servers, repository_servers
 from whimbrel.app.mcp.servers import choose, rules_of
 from whimbrel.sandbox.base.errors import ConfigError
@@ -145,3 +147,19 @@ def test_a_repositorys_servers_start_only_after_trust(buggy: Repo, fix: Callable
     assert ran.code == 0 and mark.exists()
     # It runs, since the person trusts the repository; what it may be asked is still for them to say.
     assert "not allowed" in results[0]
+
+
+def test_servers_are_listed_and_checked_on_the_command_line(
+    repo: Repo, home: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    repo.commit()
+    for name, value in home.items():
+        monkeypatch.setenv(name, value)
+    configure(home, entry("good", "fine", more="env = { KEY = '${PATH}' }\n") + entry("bad", "end"))
+    listed = CliRunner().invoke(mcp.group, ["list", "--repo", str(repo.root)])
+    assert listed.exit_code == 0 and "good  stdio  " in listed.output and home["PATH"] not in listed.output
+    checked = CliRunner().invoke(mcp.group, ["check", "--repo", str(repo.root)])
+    assert checked.exit_code == 10, checked.output
+    assert "good: 3 tools" in checked.output and "mcp__good__work (network)" in checked.output
+    assert "bad cannot be used: it ended; no licence found" in checked.output
+    assert CliRunner().invoke(mcp.group, ["check", "good", "--repo", str(repo.root)]).exit_code == 0

@@ -206,6 +206,19 @@ async def test_a_server_that_ignores_the_end_is_gone_with_its_children_soon_afte
             os.kill(int(pid), 0)
 
 
+async def test_no_file_of_a_repository_lies_where_the_persons_own_server_starts(tmp_path: Path):
+    for server, inside in (
+        (odd("where"), False),
+        (odd("where", cwd="."), True),
+        (odd("where", by_person=False), True),
+    ):
+        async with connected(server, tmp_path) as connection:
+            where = Path((await call(connection, "work")).text)
+            assert (where == tmp_path) == inside
+            assert inside or not list(where.iterdir())
+        assert where.exists() == inside
+
+
 def test_names_fit_every_endpoint_and_stay_apart():
     long = tool_name("server", "x" * 100)
     assert len(long) == 64 and long != tool_name("server", "x" * 101)

@@ -76,7 +76,7 @@ async def plan_toolchain(
         if isolating and not any(mount.target == str(extra) for mount in mounts):
             mounts.append(Mount(extra, str(extra)))
     modules = repository / "node_modules"
-    if "node" in programs and isolating and modules.is_dir() and not modules.is_symlink():
+    if "node" in programs and isolating and modules.is_dir() and await _ignored(repository):
         mounts.append(Mount(modules, str(modules)))
     if recipe is not None:
         env |= recipe.env
@@ -101,7 +101,7 @@ async def copy_dependencies(repository: Path, workspace: Path) -> str:
     origin, target = repository / "node_modules", workspace / "node_modules"
     if not origin.is_dir() or os.path.lexists(target):
         return ""
-    if (await Git(None, repository).run("check-ignore", "-q", "node_modules/", check=False)).exit_code != 0:
+    if not await _ignored(repository):
         return "node_modules is not ignored by git, so it is not copied"
 
     def copy() -> str:
@@ -112,6 +112,12 @@ async def copy_dependencies(repository: Path, workspace: Path) -> str:
         return ""
 
     return await asyncio.to_thread(copy)
+
+
+async def _ignored(repository: Path) -> bool:
+    """Whether git ignores node_modules: then the copy of the repository is without it."""
+    told = await Git(None, repository).run("check-ignore", "-q", "node_modules/", check=False)
+    return told.exit_code == 0
 
 
 async def verify_toolchain(
@@ -201,4 +207,15 @@ def _downloads(programs: Sequence[str], environ: Mapping[str, str]) -> list[tupl
         cache = Path(environ.get("GOMODCACHE") or Path(environ.get("GOPATH") or home / "go") / "pkg" / "mod")
         if cache.is_dir():
             found.append((cache, {"GOMODCACHE": str(cache)}))
+    if "mvn" in programs and (home / ".m2" / "repository").is_dir():
+        local = home / ".m2" / "repository"
+        found.append((local, {"MAVEN_OPTS": f"-Dmaven.repo.local={local}"}))
+    if "cargo" in programs:
+        # Cargo takes a registry it cannot write to as it is, as long as it is asked for nothing new.
+        cargo = Path(environ.get("CARGO_HOME") or home / ".cargo")
+        found += [
+            (cargo / name, {"CARGO_HOME": str(cargo)})
+            for name in ("registry", "git")
+            if (cargo / name).is_dir()
+        ]
     return found

@@ -388,4 +388,8 @@ def detect_adapter(root: Path) -> tuple[TestAdapter, DetectResult]:
     ]
     known += [GoAdapter(), CargoAdapter(), MavenAdapter(), CtestAdapter()]
     found = [(adapter, adapter.detect(root)) for adapter in known]
+    if any((root / name).is_file() for name in ("pyproject.toml", "setup.py", "setup.cfg")):
+        # A Python project may hold a web front or native parts; its own tests come first.
+        python = [pair for pair in found if forkable(pair[0]) and pair[1].score]
+        found = python or found
     return max(found, key=lambda pair: pair[1].score)

@@ -23,7 +23,8 @@ _PACKAGE = re.compile(
 )
 _JAVA_ERROR = re.compile(r"^\[ERROR\] (/\S+\.java):\[(\d+),\d+\] (.*)$", re.MULTILINE)
 _ARTIFACT = re.compile(
-    r"(?:Could not (?:find|resolve|transfer) artifact|Cannot access .* in offline mode and the artifact) (\S+)|Plugin (\S+) or one of its dependencies could not be resolved"
+    r"(?:Could not (?:find|resolve|transfer) artifact|Cannot access .* and the artifact) (\S+)"
+    r"|Plugin (\S+) or one of its dependencies could not be resolved"
 )
 
 
@@ -121,7 +122,6 @@ class MavenAdapter:
         return RunPlan(
             argv=("/bin/sh", "-c", script),
             equivalent=shlex.join(shown),
-            env={"MAVEN_OPTS": "-Djansi.force=false"},
             report_path=report,
             streams=False,
             read=_read_maven,

@@ -20,12 +20,10 @@ _AT = re.compile(r"^\s*(?:\./)?([\w./-]+\.go):(\d+)(?::\d+)?: (.*)$", re.MULTILI
 _TRACE = re.compile(r"^\t(/\S+\.go):(\d+)", re.MULTILINE)
 _MODULE = re.compile(r"^module\s+(\S+)", re.MULTILINE)
 _MISSING = re.compile(
-    r"(?:no required module provides package|cannot find (?:package|module providing package)) \"?([\w./-]+)"
+    r"(?:no required module provides package|cannot find (?:package|module providing package)"
+    r"|missing go\.sum entry for module providing package) \"?([\w./-]+)"
 )
-_FETCH = re.compile(
-    r"^(?:go: )?(\S+?)(?:@\S+)?: (?:.*)(?:dial tcp|lookup |module lookup disabled|connection refused)",
-    re.MULTILINE,
-)
+_FETCH = re.compile(r"([\w./-]+)@v[\w.+-]+: .*(?:dial tcp|lookup |module lookup disabled|connection refused)")
 _OUTCOMES = {"pass": Outcome.PASSED, "fail": Outcome.FAILED, "skip": Outcome.SKIPPED}
 
 
@@ -38,9 +36,9 @@ class GoAdapter:
     toolchain: ClassVar[tuple[str, ...]] = ("go",)
 
     def detect(self, root: Path) -> DetectResult:
-        tests = sum(1 for _ in files_of(root, lambda name: name.endswith("_test.go")))
         if not (root / "go.mod").is_file() and not (root / "go.work").is_file():
             return DetectResult(0)
+        tests = sum(1 for _ in files_of(root, lambda name: name.endswith("_test.go")))
         return DetectResult(86 if tests else 30, (f"go.mod and {tests} test files",))
 
     def plan(self, request: RunRequest) -> RunPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -14,12 +15,18 @@ from .problems import Diagnosis, RunProblem
 from .report import Outcome, TestCase, TraceFrame
 from .toolchain import Ended, failed, files_of, json_file, source
 
-_TEST_FILE = re.compile(r"(?:^|[._-])test\.[cm]?[jt]s$|\.spec\.[cm]?[jt]s$|^test-.+\.[cm]?js$")
+_TEST_FILE = re.compile(r"(?:^|[._/-])test\.[cm]?[jt]s$|\.spec\.[cm]?[jt]s$|^test-.+\.[cm]?js$")
 _STACK = re.compile(r"^\s+at (?:(.+?) \()?((?:file://)?/[^\s()]+?):(\d+):\d+\)?$", re.MULTILINE)
 _MISSING = re.compile(
     r"Cannot find (?:package|module) '([^'./][^']*)'|Failed to resolve import \"([^\"./][^\"]*)\""
 )
+_LOADING = re.compile(
+    # Place, the line, a mark below it, and what is wrong, as node tells what it could not load.
+    r"^((?:file://|node:)?\S+?):(\d+)\n(.*)\n\s*\^[\^ ]*\n\s*\n?((?:.*\S.*\n)+)",
+    re.MULTILINE,
+)
 _SEPARATOR = " > "
+_MAX_LOOKED_AT = 300
 _QUIET = {"FORCE_COLOR": "0", "NO_COLOR": "1", "npm_config_update_notifier": "false"}
 
 # Runs inside node, version 18.15 and later: one JSON line per finished test.
@@ -31,7 +38,8 @@ export default async function* reporter(events) {
     yield JSON.stringify({
       type, name: data.name, nesting: data.nesting, file: data.file, line: data.line, skip: data.skip,
       todo: data.todo, kind: data.details?.type, ms: data.details?.duration_ms, failure: e?.failureType,
-      error: c && String(c?.message ?? c), errorName: c?.name, code: c?.code, stack: c && String(c?.stack ?? ''),
+      error: c && String(c?.message ?? c), errorName: c?.name, code: c?.code,
+      stack: c && String(c?.stack ?? ''),
     }) + '\\n';
   }
 }
@@ -69,10 +77,13 @@ class NodeAdapter:
     def detect(self, root: Path) -> DetectResult:
         if re.search(r"\bnode\b.*--test\b", str(package_scripts(root).get("test", ""))):
             return DetectResult(91, ("the test script runs node --test",))
-        count = 0
-        for path in files_of(root, lambda name: name.endswith((".js", ".mjs", ".cjs"))):
-            if re.search(r"""['"]node:test['"]""", source(root, path)):
-                count += 1
+        paths = (
+            path
+            for path in files_of(root, lambda name: name.endswith((".js", ".mjs", ".cjs")))
+            if _TEST_FILE.search(path) or {"test", "tests", "__tests__"}.intersection(path.split("/"))
+        )
+        looked = itertools.islice(paths, _MAX_LOOKED_AT)
+        count = sum(1 for path in looked if re.search(r"""['"]node:test['"]""", source(root, path)))
         return DetectResult(84, (f"{count} files import node:test",)) if count else DetectResult(0)
 
     def plan(self, request: RunRequest) -> RunPlan:
@@ -83,8 +94,10 @@ class NodeAdapter:
         if request.selection is not None:
             words = list(dict.fromkeys(one.split("::")[0] for one in request.selection))
         argv = (
-            "node", "--test", *options, f"--test-reporter={reporter}", f"--test-reporter-destination={report}",
-            "--test-reporter=spec", "--test-reporter-destination=stdout", *_names(request), *words,
+            "node", "--test", *options,
+            f"--test-reporter={reporter}", f"--test-reporter-destination={report}",
+            "--test-reporter=spec", "--test-reporter-destination=stdout",
+            *_names(request), *words,
         )  # fmt: skip
         return RunPlan(
             argv=argv,
@@ -142,22 +155,22 @@ def _read_node(ended: Ended) -> Diagnosis | None:
 
 
 def _words_of(ended: Ended, path: str, event: dict[str, Any]) -> str:
-    """What a file that could not be loaded said: it is in the output, not in the event."""
+    """What a file that could not be loaded said: it is in the output before its mark, not in the event."""
     log = ended.log()
-    found = re.search(
-        r"^(?:.*(?:SyntaxError|ReferenceError|TypeError|Error \[ERR|Error: Cannot find).*)$",
-        log,
-        re.MULTILINE,
-    )
-    start = log.find(path)
-    near = log[max(0, start) : start + 600] if start >= 0 else ""
-    return "\n".join(part for part in (found[0].strip() if found else "", near) if part) or str(
-        event.get("error")
-    )
+    mark = re.search(rf"^\s*\u2716 (?:.*/)?{re.escape(path)} \(", log, re.MULTILINE)
+    before = log[: mark.start()] if mark else log
+    blocks = list(_LOADING.finditer(before))
+    if not blocks:
+        return str(event.get("error") or "the file could not be loaded")
+    file, line, code, said = blocks[-1].groups()
+    if file.startswith("node:"):
+        return said
+    shown = ended.relative(file)
+    return f"{said.split(chr(10), 1)[0]} ({shown}:{line}: {code.strip()})\n{said}\n    at {file}:{line}:1"
 
 
 def _file_failure(ended: Ended, path: str, text: str) -> Diagnosis | None:
-    """A file whose tests did not run: the environment's fault, or the code's (then it is a collection error)."""
+    """A file whose tests did not run: the environment's fault, or the code's (a collection error)."""
     match = _MISSING.search(text)
     if match:
         name = match[1] or match[2]
@@ -313,7 +326,7 @@ def _read_jest(ended: Ended) -> Diagnosis | None:
         for result in results:
             ended.add(_jest_case(ended, path, result))
         if not results and file.get("status") == "failed":
-            diagnosis = _file_failure(ended, path, str(file.get("message", "")))
+            diagnosis = _file_failure(ended, path, _with_place(ended, path, str(file.get("message", ""))))
             missing += [diagnosis] if diagnosis else []
     if not value and re.search(r"Cannot find module '.*/node_modules/(?:vitest|jest)/", ended.log()):
         name = "vitest" if "/vitest/" in ended.log() else "jest"
@@ -321,6 +334,16 @@ def _read_jest(ended: Ended) -> Diagnosis | None:
             RunProblem.FRAMEWORK_MISSING, f"{name} is not installed in node_modules (npm install)"
         )
     return _conclusion(ended, missing)
+
+
+def _with_place(ended: Ended, path: str, message: str) -> str:
+    """The message with the file it is about, which vitest tells in its output only."""
+    found = re.search(
+        rf"^\s*FAIL\s.*{re.escape(path)}(?:.*\n){{1,8}}?\s*File: (/\S+?):(\d+)", ended.log(), re.MULTILINE
+    )
+    if found is None:
+        return message
+    return f"{message} ({ended.relative(found[1])}:{found[2]})\n    at {found[1]}:{found[2]}:1"
 
 
 def _jest_case(ended: Ended, path: str, result: dict[str, Any]) -> TestCase:

@@ -1,4 +1,4 @@
-"""Rust: ``cargo test``, whose stable output is text. Ids are ``TARGET::module::test``, TARGET a source file."""
+"""Rust: ``cargo test``, whose stable output is text. Ids: ``TARGET::module::test``, TARGET a source file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _TEST = re.compile(
 _DOC_NAME = re.compile(r"^(\S+\.rs) - (.+ )?\(line (\d+)\)")
 _HEAD = re.compile(r"^---- (.+) stdout ----$")
 _PANIC = re.compile(
-    r"panicked at (?:'(?P<old>.*)', )?(?P<path>[^\s:']+\.rs):(?P<line>\d+):\d+:?\n?(?P<new>(?:(?!note: ).*\n?)*)"
+    # Up to 1.72 the message came first, in quotes; since then on the lines that follow.
+    r"panicked at (?:'(?P<old>(?:.|\n)*?)', )?(?P<path>[^\s:']+\.rs):(?P<line>\d+):\d+:?"
+    r"\n?(?P<new>(?:(?!note: ).*\n?)*)"
 )
 _COULD_NOT = re.compile(
     r"could not compile `([^`]+)` \((lib test|lib|bin \"([^\"]+)\"(?: test)?|test \"([^\"]+)\")\)"
@@ -78,7 +80,7 @@ class CargoAdapter:
 
 def _target(path: str) -> list[str]:
     """The options that choose the target with this source file."""
-    if path.startswith("doc-tests "):
+    if path.startswith("doc-tests:"):
         return ["--doc"]
     if path.startswith("tests/"):
         name = path.removeprefix("tests/").removesuffix("/main.rs").removesuffix(".rs")
@@ -95,7 +97,7 @@ def _read(ended: Ended) -> Diagnosis | None:
         if match := _RUNNING.match(line):
             target = ended.relative(match[1])
         elif match := _DOC.match(line):
-            target = f"doc-tests {match[1]}"
+            target = f"doc-tests:{match[1]}"
         elif target and (match := _TEST.match(line)):
             current = match[1]
             ended.add(_case(ended, target, current, match[2], details.get(current, "")))
@@ -148,14 +150,13 @@ def _not_compiled(ended: Ended, log: str) -> None:
     errors = [(match[1], ended.relative(match[2]), int(match[3])) for match in _ERROR.finditer(log)]
     message = "\n".join(f"{path}:{line}: {text}" for text, path, line in errors[:10])
     frames = tuple(TraceFrame(path, line, "") for _, path, line in errors[:5])
+    main = "src/lib.rs" if (ended.workspace / "src" / "lib.rs").is_file() else "src/main.rs"
     targets: dict[str, None] = {}
     for match in _COULD_NOT.finditer(log):
-        if match[4]:
-            targets[f"tests/{match[4]}.rs"] = None
-        elif match[3] and not (ended.workspace / "src" / "lib.rs").is_file():
-            targets["src/main.rs"] = None
-        else:
-            targets["src/lib.rs"] = None
+        targets[f"tests/{match[4]}.rs" if match[4] else main] = None
+    if not targets and "could not compile `" in log:
+        # Before 1.68 the target is not named: the file with the error tells it.
+        targets = {path if path.startswith("tests/") else main: None for _, path, _ in errors}
     broken = [
         path for path in targets if not any(case.path == path for case in ended.gathered.cases.values())
     ]
