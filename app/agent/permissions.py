@@ -94,7 +94,7 @@ class Permissions:
     def decide(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """The strictest matching rule, else the default of the tool's permission class."""
         subject = subject_of(arguments)
-        matching = [rule for rule in self._rules if rule.matches(tool.name, tool.permission, subject)]
+        matching = [rule for rule in self._rules if _applies(rule, tool, arguments, subject)]
         verdict = self._defaults[tool.permission]
         for decision in (Decision.DENY, Decision.ASK, Decision.ALLOW):
             rule = next((rule for rule in matching if rule.decision is decision), None)
@@ -110,8 +110,27 @@ class Permissions:
         self._remembered.add((tool.name, subject_of(arguments)))
 
 
+def _applies(rule: Rule, tool: Tool, arguments: dict[str, Any], subject: str) -> bool:
+    """A patch names several files: one is enough for a rule that forbids, all are needed to allow."""
+    subjects = _patched(arguments) or [subject]
+    quantifier = all if rule.decision is Decision.ALLOW else any
+    return quantifier(rule.matches(tool.name, tool.permission, one) for one in subjects)
+
+
+def _patched(arguments: dict[str, Any]) -> list[str]:
+    patch = arguments.get("patch")
+    if not isinstance(patch, str):
+        return []
+    from ..tools.patch_text import patch_paths
+
+    return patch_paths(patch)
+
+
 def subject_of(arguments: dict[str, Any]) -> str:
     """The path, command or address a call is about, as one string."""
+    patched = _patched(arguments)
+    if patched:
+        return " ".join(patched)
     for name in _SUBJECT_ARGUMENTS:
         value = arguments.get(name)
         if isinstance(value, str) and value:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from whimbrel.app.agent.events import PermissionAnswer, PermissionRequest
-from whimbrel.app.agent.permissions import Decision, Permissions, Rule
+from whimbrel.app.agent.permissions import Decision, Permissions, Rule, Verdict
+from whimbrel.app.tools.apply_patch import ApplyPatchTool
 from whimbrel.app.tools.base import PermissionClass, ToolContext, ToolResult
 from whimbrel.sandbox.protocol import SandboxDescription
 
@@ -142,3 +143,28 @@ def test_a_very_long_command_is_looked_at_to_its_end() -> None:
     plain = "git log " + "x" * 12_000
     assert defaults.decide(RUN, {"command": plain}).decision is Decision.ALLOW
     assert defaults.decide(RUN, {"command": plain + "; touch x"}).decision is Decision.ASK
+
+
+@pytest.mark.parametrize(
+    ("files", "otherwise", "decided"),
+    [
+        (["src/a.py", "src/../secrets/key"], Decision.ALLOW, Decision.DENY),
+        (["src/a.py"], Decision.ASK, Decision.ALLOW),
+        (["src/a.py", "src/b.py"], Decision.ASK, Decision.ALLOW),
+        (["src/a.py", "x.py"], Decision.ASK, Decision.ASK),
+    ],
+)
+def test_a_rule_about_a_file_holds_for_a_patch_that_names_it_among_others(
+    files: list[str], otherwise: Decision, decided: Decision
+) -> None:
+    rules = (
+        Rule(Decision.DENY, subject="secrets/*", reason="private"),
+        Rule(Decision.ALLOW, tool="apply_patch", subject="src/*"),
+    )
+    permissions = Permissions(defaults=dict.fromkeys(PermissionClass, Verdict(otherwise, "")), rules=rules)
+    begin = "\n".join(
+        ["*** Begin Patch", *(f"*** Update File: {path}\n-a\n+b" for path in files), "*** End Patch"]
+    )
+    unified = "\n".join(f"--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-a\n+b" for path in files)
+    for patch in (begin, unified):
+        assert permissions.decide(ApplyPatchTool(), {"patch": patch}).decision is decided

@@ -66,11 +66,19 @@ async def test_searches_that_find_nothing_bring_other_ways_and_one_that_finds_br
 
 
 def after(
-    limit: Any, name: str, data: Any, *, number: int = 0, is_error: bool = False, text: str = "said"
+    limit: Any,
+    name: str,
+    data: Any,
+    *,
+    number: int = 0,
+    is_error: bool = False,
+    text: str = "said",
+    write: bool = False,
 ) -> str:
+    permission = PermissionClass.WRITE if write else PermissionClass.EXECUTE
     part = ToolCallPart(id=f"c{number}", name=name, arguments="{}")
     result = ToolResultPart(call_id=part.id, name=name, text=text, data=data, is_error=is_error)
-    return limit.after_call(Call(part, {"n": number}), PermissionClass.EXECUTE, result)
+    return limit.after_call(Call(part, {"n": number}), permission, result)
 
 
 def test_tests_that_still_fail_after_three_edits_of_one_file_bring_other_ways() -> None:
@@ -135,6 +143,11 @@ def test_sixty_files_that_each_fail_once_or_a_job_that_runs_long_are_work() -> N
     for number in range(60):
         refused = {"reason": "not_found", "path": f"src/file{number}.py"}
         assert not after(guard, "edit", refused, number=number, is_error=True, text=f"not in file{number}")
+    # The same test stays red while other things are being repaired.
+    red = {"exit_code": 1}
+    for number in range(60):
+        assert not after(guard, "write", {"path": f"made{number}"}, number=number, write=True)
+        assert not after(guard, "bash", red, number=number, text="Exit code 1.\nFAILED test_other")
     waiting = {"handle": "job1", "running": True}
     for _ in range(11):
         assert not after(guard, "bash", waiting, text="job1 has been running for 3.0 s. New output:\n(none)")
