@@ -79,7 +79,7 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def patch_paths(text: str) -> list[str]:
-    """Every path a patch names, in order and normalised; none for a patch that cannot be read (nor applied)."""
+    """Every path a patch names, in order, normalised; none for one that cannot be read, nor applied."""
     try:
         files = parse_patch(text)
     except ToolError:
