@@ -90,6 +90,9 @@ class LoopGuard(Limit):
                 self._same_result.clear()
             if permission is PermissionClass.WRITE:
                 self._same_write[same_call] += 1
+                # After a change the same failure of a command is news, not stubbornness.
+                for name in ("bash", "run_tests"):
+                    self._failures.pop(name, None)
         key = f"{same_call} {answer}"
         self._same_result[key] += 1
         repeats = max(self._same_result[key], self._same_write[same_call])

@@ -130,7 +130,7 @@ class Permissions:
             for rule in self._rules
             if not rule.path
             and rule.covers_tool(tool.name, tool.permission.value)
-            and rule.matches_subject(subject)
+            and _matches(rule, arguments, subject)
         ]
         for decision in (Decision.DENY, Decision.ASK, Decision.ALLOW):
             rule = next((rule for rule in matching if rule.decision is decision), None)
@@ -247,8 +247,26 @@ def _patched(patch: str) -> Iterator[str]:
                         yield path[2:]
 
 
+def _matches(rule: Rule, arguments: dict[str, Any], subject: str) -> bool:
+    """A patch names several files: one is enough for a rule that forbids, all are needed to allow."""
+    quantifier = all if rule.decision is Decision.ALLOW else any
+    return quantifier(rule.matches_subject(one) for one in _files_of_patch(arguments) or [subject])
+
+
+def _files_of_patch(arguments: Mapping[str, Any]) -> list[str]:
+    patch: Any = arguments.get("patch")
+    if not isinstance(patch, str):
+        return []
+    from ..tools.patch_text import patch_paths
+
+    return patch_paths(patch)
+
+
 def subject_of(arguments: dict[str, Any]) -> str:
     """The path, command or address a call is about, as one string."""
+    patched = _files_of_patch(arguments)
+    if patched:
+        return " ".join(patched)
     for name in _SUBJECT_ARGUMENTS:
         value = arguments.get(name)
         if isinstance(value, str) and value:

@@ -26,7 +26,7 @@ from .paths import printable
 __all__ = ["lint_after", "lint_before"]
 
 LIMIT_S = 10.0
-SLOW_S = 5.0
+SLOW_S = 8.0
 """A tool that took longer once is not run again."""
 _MAX_FILES = 20
 _MAX_SHOWN = 10

@@ -5,6 +5,7 @@ Line counts in hunk headers are taken as a help, not as truth: models get them w
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Literal
 from ...sandbox.base.errors import ToolError
 from .changes import unix
 
-__all__ = ["FilePatch", "Hunk", "parse_patch"]
+__all__ = ["FilePatch", "Hunk", "parse_patch", "patch_paths"]
 
 Action = Literal["add", "update", "delete"]
 
@@ -75,6 +76,16 @@ def parse_patch(text: str) -> list[FilePatch]:
             hint="give a unified diff (---, +++, @@) or *** Begin Patch with *** Update File: sections",
         )
     return files
+
+
+def patch_paths(text: str) -> list[str]:
+    """Every path a patch names, in order, normalised; none for one that cannot be read, nor applied."""
+    try:
+        files = parse_patch(text)
+    except ToolError:
+        return []
+    named = [path for file in files for path in (file.path, file.target) if path is not None]
+    return list(dict.fromkeys(posixpath.normpath(path) for path in named))
 
 
 # ---------------------------------------------------------------- *** Begin Patch

@@ -56,6 +56,10 @@ def glob_pattern(context: ToolContext, given: str) -> str:
     Raises:
         ToolError: it is none, or names places outside.
     """
+    try:
+        os.fsencode(given)
+    except UnicodeEncodeError as error:
+        raise ToolError(f"not a file pattern: {given[:60]!r}") from error
     if given.startswith(("/", "~")):
         return _relative(context, given)
     if not given.strip() or "\0" in given or len(given) > _MAX_PATH:

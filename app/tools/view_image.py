@@ -113,6 +113,8 @@ def _decode(path: str, data: bytes) -> tuple[Image, str, tuple[int, int], int]:
         ) from error
     except ToolError:
         raise
+    except Image.DecompressionBombError as error:
+        raise ToolError(f"{path} has far too many pixels to decode, and is not shown") from error
     except Exception as error:
         raise ToolError(f"{path} is damaged and cannot be shown: {error}") from error
     return clear, kind, (size[1], size[0]) if turned else size, frames

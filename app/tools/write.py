@@ -47,6 +47,10 @@ def _write(context: ToolContext, path: str, content: str) -> ToolResult:
     before = load(context.workspace.root, path)
     if before is None:
         data = new_file(path, text)
+        if "\n" in content and content.count("\r\n") == content.count("\n"):
+            data = data.replace(
+                b"\n", b"\r\n"
+            )  # written like this on purpose: there is no style to follow yet
         put(context, [Change(path, None, data)])
         return answers.written(path, None, text, len(data), sha256_of(data))
     refused = stale(context, path, before, "")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from whimbrel.app.agent.events import PermissionAnswer, PermissionRequest
-from whimbrel.app.agent.permissions import Decision, Permissions, Rule
+from whimbrel.app.agent.permissions import Decision, Permissions, Rule, Verdict
+from whimbrel.app.tools.apply_patch import ApplyPatchTool
 from whimbrel.app.tools.base import PermissionClass, ToolContext, ToolResult
 from whimbrel.app.tools.bash import BashTool
 from whimbrel.app.tools.edit import EditTool
@@ -167,3 +168,28 @@ async def test_in_plan_mode_a_write_by_the_shell_does_not_happen(shop: Scene) ->
     assert outcome.status == "answered" and len(outcome.denied) == 2
     assert [error for *_, error in shop.results()] == [True, True, False]
     assert not (shop.context.workspace.root / "planned.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "otherwise", "decided"),
+    [
+        (["src/a.py", "src/../secrets/key"], Decision.ALLOW, Decision.DENY),
+        (["src/a.py"], Decision.ASK, Decision.ALLOW),
+        (["src/a.py", "src/b.py"], Decision.ASK, Decision.ALLOW),
+        (["src/a.py", "x.py"], Decision.ASK, Decision.ASK),
+    ],
+)
+def test_a_rule_about_a_file_holds_for_a_patch_that_names_it_among_others(
+    files: list[str], otherwise: Decision, decided: Decision
+) -> None:
+    rules = (
+        Rule(Decision.DENY, subject="secrets/*", reason="private"),
+        Rule(Decision.ALLOW, tool="apply_patch", subject="src/*"),
+    )
+    permissions = Permissions(defaults=dict.fromkeys(PermissionClass, Verdict(otherwise, "")), rules=rules)
+    begin = "\n".join(
+        ["*** Begin Patch", *(f"*** Update File: {path}\n-a\n+b" for path in files), "*** End Patch"]
+    )
+    unified = "\n".join(f"--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-a\n+b" for path in files)
+    for patch in (begin, unified):
+        assert permissions.decide(ApplyPatchTool(), {"patch": patch}).decision is decided

@@ -31,6 +31,7 @@ STEPS: list[list[tuple[str, dict[str, Any]]]] = [
     ],
     [
         ("todo", {"items": [{"text": "repair it"}]}),
+        ("web_fetch", {"url": "http://127.0.0.1:9/"}),
         ("write", {"path": "notes/a.txt", "content": "one\ntwo\n"}),
     ],
     [
@@ -66,13 +67,16 @@ def test_every_tool_works_without_a_person_in_every_sandbox_named_here(
     before = buggy.fingerprint()
     with MockServer(script, validators=[every_call_answered, arguments_are_json]) as server:
         ran = fix(
-            buggy, "--python", sys.executable, "--json", "--model", f"vllm:m@{server.url}", sandbox=sandbox
-        )
+            buggy, "--python", sys.executable, "--json", "--model", f"vllm:m@{server.url}", "--web",
+            sandbox=sandbox,
+        )  # fmt: skip
     assert ran.code == 0, ran.out + ran.err
     assert RIGHT in ran.result["patch"]
     ends = [event["data"] for event in ran.events if event.get("data", {}).get("kind") == "tool_finished"]
     assert len(ends) == sum(map(len, STEPS))
     worked = {end["name"] for end in ends if not end["is_error"]}
     assert worked == {tool.name for tool in default_tools()}
+    refused = next(end for end in ends if end["name"] == "web_fetch")
+    assert "not on the public internet" in refused["text"], "allowed by the person, refused for its address"
     assert [end["name"] for end in ends[-3:] if end["is_error"]] == ["no_such_tool", "read", "edit"]
     assert buggy.fingerprint() == before

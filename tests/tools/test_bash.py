@@ -240,3 +240,24 @@ async def test_a_container_that_goes_away_ends_the_run(
     subprocess.run(["docker", "kill", *container], check=True, capture_output=True)  # noqa: ASYNC221
     with pytest.raises(SandboxDied):
         await bash(context, "echo still there?")
+
+
+async def test_background_commands_are_listed_and_waited_for(make_context: Any) -> None:
+    context = await make_context({"a.py": "x = 1\n"})
+    assert "no background commands" in (await bash(context, "", action="list")).text
+    started = await bash(context, "while [ ! -e go ]; do sleep 0.05; done; echo went", background=True)
+    assert started.data == {"handle": "job1", "running": True}
+    await bash(context, "sleep 500", background=True)
+    listed = await bash(context, "", action="list")
+    assert [(job["handle"], job["running"]) for job in listed.data["jobs"]] == [
+        ("job1", True),
+        ("job2", True),
+    ]
+    assert "job2: running for" in listed.text and "sleep 500" in listed.text
+    waiting = asyncio.create_task(bash(context, "", handle="job1", wait_s=60))
+    await bash(context, "touch go")
+    ended = await waiting
+    assert ended.data["exit_code"] == 0 and not ended.data["running"] and "went" in ended.text
+    await bash(context, "", handle="job2", action="kill")
+    listed = await bash(context, "", action="list")
+    assert not any(job["running"] for job in listed.data["jobs"])

@@ -100,6 +100,8 @@ async def test_a_new_file_is_made_with_its_directories(make_context: Any) -> Non
     assert result.data["created"] and "syntax error" in result.text
     with pytest.raises(ToolError, match="already reads like this"):
         await write(context, "new/deep/b.py", "def f(:\n")
+    await write(context, "run.bat", "@echo off\r\necho 1\r\n")
+    assert content(context, "run.bat") == b"@echo off\r\necho 1\r\n"
 
 
 @pytest.mark.parametrize(
