@@ -176,7 +176,10 @@ class ContextKeeper:
         if tail > start:
             left_out = [shown[index] for index in range(start, tail)]
             facts = self._facts_with(history.messages[start:tail])
-            text, problem = await self._summary(history, left_out, window, seed, deadline)
+            text, most = "", max(256, min(window // 8, 8192))
+            # A summary of little saves nothing.
+            if shown.between(start, tail) > 2 * most:
+                text, problem = await self._summary(history, left_out, window, most, seed, deadline)
             record = facts.text(self._present)
             if text:
                 method = "summary"
@@ -203,13 +206,13 @@ class ContextKeeper:
         history: ViewedHistory,
         left_out: Sequence[Message],
         window: int,
+        most: int,
         seed: int,
         deadline: float | None,
     ) -> tuple[str, str]:
         """The model's text, or why there is none."""
         if self._failed >= _FAILED_SUMMARIES:
             return "", "the model gave no usable summary before"
-        most = max(256, min(window // 8, 8192))
         self._emit(Notice(text="the context is nearly full: asking the model for a summary"))
         summary = await summarise(
             self._model,

@@ -36,13 +36,18 @@ class LocateTool:
             return ToolResult("No test fails, so there is nothing to locate.", {"locations": []})
         localisation = localise(context, baseline)
         shown = localisation.locations[: arguments.limit]
-        lines = [
+        every = [
             f"{place.path}:{place.line} {place.function} ({place.score:.2f}): {'; '.join(place.reasons)}"
-            for place in shown
+            for place in localisation.locations
         ]
-        hidden = len(localisation.locations) - len(shown)
+        lines, hidden, kept = every[: len(shown)], len(every) - len(shown), ""
         if hidden:
-            lines.append(f"[{hidden} more places not shown]")
+            kept = context.keep("\n".join(every).encode("utf-8", "replace"), "text/plain")
+            lines.append(f"[{hidden} more places not shown; all of them: artifact:{kept}]")
         lines += localisation.notes
         data = {"locations": [{**asdict(place), "reasons": list(place.reasons)} for place in shown]}
-        return ToolResult("\n".join(lines) or "No line of the project was run by the failing tests.", data)
+        return ToolResult(
+            "\n".join(lines) or "No line of the project was run by the failing tests.",
+            data,
+            (kept,) if kept else (),
+        )

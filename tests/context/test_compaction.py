@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -63,6 +64,9 @@ async def test_hundreds_of_large_results_in_a_16k_window_end_right_and_the_whole
     outcome = await shop.play(server, [read], issue=GOAL, validators=[reasoning_replayed("reasoning")])
     assert outcome.status == "answered" and outcome.final_text == "all read", outcome.error
     assert not server.refused
+    # What is not shown any more has left memory.
+    gc.collect()
+    assert sum(isinstance(each, Message) for each in gc.get_objects()) < 100
     assert seen == [f"file{number}" for number in range(200)]
     for request in server.work_requests:
         assert GOAL in request.messages[1]["content"] and request.messages[0]["role"] == "system"
@@ -239,6 +243,14 @@ async def test_a_server_that_refuses_again_ends_the_run_with_its_error(
     outcome = await shop.play(script, [reading(6000)[0]], issue=GOAL)
     assert outcome.status == "model_error" and "context overflow" in str(outcome.error)
     assert len(work) == 7 and len(json.dumps(work[6].messages)) < len(json.dumps(work[5].messages)) / 2
+
+
+async def test_lone_surrogates_of_an_issue_or_a_summary_are_never_sent(shop: Scene) -> None:
+    server = Windowed(16_000, rounds(8), lambda *_: {"text": "cut here: \ud83d"})
+    outcome = await shop.play(server, [reading(6000)[0]], issue=f"{GOAL} \udcff \ud83d\ude00")
+    assert outcome.status == "answered" and "😀" in server.work_requests[-1].messages[1]["content"]
+    for request in [*server.work_requests, *server.summary_requests]:
+        json.dumps(request.body, ensure_ascii=False).encode()
 
 
 def test_images_never_reach_the_summariser_and_leave_with_what_is_left_out() -> None:
