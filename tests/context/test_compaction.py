@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 from whimbrel.app.agent.history import History
+from whimbrel.app.agent.prompts import opening
 from whimbrel.app.context.view import ViewPlan, last_plan, render
 from whimbrel.app.tools.base import PermissionClass, ToolContext, ToolResult
+from whimbrel.app.tools.registry import default_tools
 from whimbrel.engine.chat import ImagePart, Message, TextPart, user
+from whimbrel.engine.models import load_model
 
 from ..agent.scene import PathArguments, Scene, scene, tool
-from ..mock_server import Request, completion, error, reasoning_replayed
+from ..mock_server import MockServer, Request, completion, error, every_call_answered, reasoning_replayed
 from .window import Windowed, asks_for_summary
 
 GOAL = "the totals are wrong: GOAL-7311"
@@ -245,6 +248,18 @@ async def test_a_server_that_refuses_again_ends_the_run_with_its_error(
     assert len(work) == 7 and len(json.dumps(work[6].messages)) < len(json.dumps(work[5].messages)) / 2
 
 
+async def test_a_window_of_4096_tokens_with_all_tools_still_ends_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHIMBREL_CONTEXT_WINDOW", "4096")
+    files = {f"file{number}": "some line of text\n" * 400 for number in range(12)}
+    async with scene(tmp_path, files) as small:
+        server = Windowed(4096, rounds(12))
+        outcome = await small.play(server, default_tools(), issue=GOAL)
+        assert outcome.status == "answered" and outcome.steps == 13 and not server.refused
+        assert all(GOAL in request.messages[1]["content"] for request in server.work_requests)
+
+
 async def test_lone_surrogates_of_an_issue_or_a_summary_are_never_sent(shop: Scene) -> None:
     server = Windowed(16_000, rounds(8), lambda *_: {"text": "cut here: \ud83d"})
     outcome = await shop.play(server, [reading(6000)[0]], issue=f"{GOAL} \udcff \ud83d\ude00")
@@ -253,15 +268,30 @@ async def test_lone_surrogates_of_an_issue_or_a_summary_are_never_sent(shop: Sce
         json.dumps(request.body, ensure_ascii=False).encode()
 
 
-def test_images_never_reach_the_summariser_and_leave_with_what_is_left_out() -> None:
-    from whimbrel.app.context.summary import transcript
-    from whimbrel.app.context.view import cut
+async def test_images_never_reach_the_summariser_and_leave_with_what_is_left_out(shop: Scene) -> None:
+    image = ImagePart(media_type="image/png", data_base64="iVBORw0KGgo=")
+    shown = [
+        Message(role="user", parts=(TextPart(text="this is how it looks"), image)),
+        Message(role="assistant", parts=(TextPart(text="I see."),)),
+        Message(role="user", parts=(TextPart(text="and now go on"),)),
+    ]
+    answered = Message(role="assistant", parts=(TextPart(text="What is wrong?"),))
 
-    message = Message(
-        role="user", parts=(ImagePart(media_type="image/png", data_base64="iVBOR"), TextPart(text="look"))
-    )
-    assert "iVBOR" not in transcript([message], 6000, 3000) and "[image]" in transcript([message], 6000, 3000)
-    assert not any(isinstance(part, ImagePart) for part in cut(message, 0, lambda *_: "h").parts)
+    def text_only(request: Request) -> str | None:
+        seen = "image_url" in json.dumps(request.messages)
+        return "this model takes no images" if seen and asks_for_summary(request) else None
+
+    server = Windowed(16_000, rounds(10))
+    with MockServer(server, validators=[every_call_answered, text_only]) as mock:
+        model = load_model(mock.model(), environ={})
+        agent = shop.make(model, [reading(6000)[0]])
+        outcome = await agent.run([*opening(GOAL), answered, *shown])
+        await model.close()
+    assert outcome.status == "answered" and shop.of("context_compacted")[0].method == "summary"
+    assert "image_url" in json.dumps(server.work_requests[0].messages)
+    assert "image_url" not in json.dumps(server.work_requests[-1].messages)
+    assert "this is how it looks" in server.work_requests[-1].messages[1]["content"]
+    assert "[image]" in server.summary_requests[0].messages[1]["content"]
 
 
 async def test_a_compaction_can_be_undone_and_what_left_memory_comes_back(shop: Scene) -> None:
