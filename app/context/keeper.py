@@ -7,6 +7,8 @@ everything, so a view can always be taken back.
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
@@ -180,7 +182,7 @@ class ContextKeeper:
             # A summary of little saves nothing.
             if shown.between(start, tail) > 2 * most:
                 text, problem = await self._summary(history, left_out, window, most, seed, deadline)
-            record = facts.text(self._present)
+            record = await asyncio.to_thread(facts.text, self._present)
             if text:
                 method = "summary"
                 plan = self._left_out(old, head, tail, f"Summary\n{text}\n\n{record}")
@@ -231,13 +233,7 @@ class ContextKeeper:
         return summary.text, summary.problem
 
     def _facts_with(self, messages: Sequence[Message]) -> Facts:
-        facts = Facts(
-            dict(self._facts.files),
-            list(self._facts.calls),
-            self._facts.looked,
-            list(self._facts.said),
-            self._facts.dropped_calls,
-        )
+        facts = copy.deepcopy(self._facts)
         facts.take(messages)
         return facts
 

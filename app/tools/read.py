@@ -64,7 +64,7 @@ class ReadTool:
         shown = printable(path)
         try:
             if path == "." or stat.S_ISDIR(os.lstat(root / path).st_mode):
-                return _directory(root, path, shown)
+                return _directory(context, root, path, shown)
             with os.fdopen(open_regular(root, path), "rb", buffering=0) as stream:
                 found = read_lines(stream, shown, start, end)
         except FileNotFoundError as error:
@@ -116,7 +116,7 @@ def _result(path: str, start: int, end: int, found: LineRange) -> ToolResult:
     return ToolResult("\n".join(parts), data)
 
 
-def _directory(root: Path, path: str, shown: str) -> ToolResult:
+def _directory(context: ToolContext, root: Path, path: str, shown: str) -> ToolResult:
     entries: list[dict[str, Any]] = []
     descriptor = open_directory(root, path)
     try:
@@ -130,15 +130,17 @@ def _directory(root: Path, path: str, shown: str) -> ToolResult:
     finally:
         os.close(descriptor)
     entries.sort(key=lambda item: (item["kind"] != "directory", item["name"]))
-    lines = [f"{shown} is a directory with {len(entries)} entries"]
-    for item in entries[:MAX_ENTRIES]:
+    every: list[str] = []
+    for item in entries:
         size = f"  {item['size']} bytes" if item["kind"] == "file" else ""
         mark = {"directory": "/", "file": ""}.get(item["kind"], f"  ({item['kind']})")
-        lines.append(f"{item['name']}{mark}{size}")
+        every.append(f"{item['name']}{mark}{size}")
+    lines, kept = [f"{shown} is a directory with {len(entries)} entries", *every[:MAX_ENTRIES]], ""
     if len(entries) > MAX_ENTRIES:
-        lines.append(f"[{len(entries) - MAX_ENTRIES} more entries not shown]")
+        kept = context.keep("\n".join(every).encode("utf-8", "replace"), "text/plain")
+        lines.append(f"[{len(entries) - MAX_ENTRIES} more entries not shown; all of them: artifact:{kept}]")
     data = {"path": shown, "entries": entries[:MAX_ENTRIES], "total_entries": len(entries)}
-    return ToolResult("\n".join(lines), data)
+    return ToolResult("\n".join(lines), data, (kept,) if kept else ())
 
 
 def _kind(mode: int) -> str:

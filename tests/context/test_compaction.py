@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from whimbrel.app.agent.history import History
 from whimbrel.app.agent.prompts import opening
+from whimbrel.app.context.facts import Facts
 from whimbrel.app.context.view import ViewPlan, last_plan, render
 from whimbrel.app.tools.base import PermissionClass, ToolContext, ToolResult
 from whimbrel.app.tools.registry import default_tools
-from whimbrel.engine.chat import ImagePart, Message, TextPart, user
+from whimbrel.engine.chat import ImagePart, Message, TextPart, ToolCallPart, ToolResultPart, user
 from whimbrel.engine.models import load_model
 
 from ..agent.scene import PathArguments, Scene, scene, tool
@@ -210,6 +211,25 @@ async def test_files_are_named_with_their_present_state(shop: Scene) -> None:
     summary = server.work_requests[-1].messages[1]["content"]
     assert "- gone.py: read, no longer there" in summary
     assert "- shop/total.py: read, sha256 " in summary and "CHANGED since it was last seen" in summary
+
+
+def test_the_plan_and_what_the_person_said_later_survive_word_for_word() -> None:
+    facts = Facts()
+    call = ToolCallPart(id="p", name="todo", arguments="{}")
+    result = ToolResultPart(call_id="p", name="todo", text="[ ] step SEVEN")
+    facts.take(
+        [
+            user("and keep the old names"),
+            Message(role="assistant", parts=(call,)),
+            Message(role="tool", parts=(result,)),
+            user("x" * 20_000),
+        ]
+    )
+    text = facts.text(lambda _: None)
+    assert "[ ] step SEVEN" in text and len(text) < 8000
+    assert "WERE RUN" not in text or "only looked" in text
+    facts.said.pop()
+    assert "and keep the old names" in facts.text(lambda _: None)
 
 
 async def test_a_refusal_teaches_the_window_and_is_answered_by_one_compaction(
