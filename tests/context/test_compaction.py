@@ -18,6 +18,7 @@ from whimbrel.app.tools.base import PermissionClass, ToolContext, ToolResult
 from whimbrel.app.tools.registry import default_tools
 from whimbrel.engine.chat import ImagePart, Message, TextPart, ToolCallPart, ToolResultPart, user
 from whimbrel.engine.models import load_model
+from whimbrel.engine.remote.wire import estimate_tokens
 
 from ..agent.scene import PathArguments, Scene, scene, tool
 from ..mock_server import MockServer, Request, completion, error, every_call_answered, reasoning_replayed
@@ -103,6 +104,21 @@ async def test_a_request_is_a_byte_for_byte_prefix_of_the_next_one_until_the_vie
         head = json.dumps(earlier.messages)[:-1]
         breaks += not json.dumps(later.messages).startswith(head)
     assert breaks == len(shop.of("context_compacted")) > 0
+
+
+async def test_the_work_per_turn_does_not_grow_each_message_is_counted_once(
+    shop: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHIMBREL_CONTEXT_WINDOW", "1000000")
+    counted: list[int] = []
+
+    def counting(history: Any, tools: Any) -> int:
+        counted.append(len(history))
+        return estimate_tokens(history, tools)
+
+    monkeypatch.setattr("whimbrel.engine.remote.client.estimate_tokens", counting)
+    await shop.play(Windowed(1_000_000, rounds(60)), [reading(500)[0]], issue=GOAL)
+    assert sum(counted) <= len(shop.stored())
 
 
 async def test_tool_output_that_was_not_sent_yet_counts_and_the_answer_keeps_its_room(shop: Scene) -> None:
