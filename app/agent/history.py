@@ -178,6 +178,8 @@ class History:
             self.append(message)
 
     def append(self, message: Message) -> None:
+        if message.role in ("system", "user"):
+            message = _clean_message(message)
         dropped = self._session.dropped
         seq = self._session.append("message", message.model_dump())
         self._add(message, seq if self._session.dropped == dropped else None)
@@ -283,6 +285,15 @@ def clean_data(value: Any) -> Any:
         return item
 
     return clean(redact_json(value))
+
+
+def _clean_message(message: Message) -> Message:
+    """What a person or a file said, fit to be sent: see ``clean_text``."""
+    parts = tuple(
+        part.model_copy(update={"text": clean_text(part.text)}) if isinstance(part, TextPart) else part
+        for part in message.parts
+    )
+    return message if parts == message.parts else message.model_copy(update={"parts": parts})
 
 
 def _valid(raw: str, value: dict[str, Any]) -> str:

@@ -87,21 +87,26 @@ _NUMBER = r"(\d[\d,]{2,10})"
 _WINDOW = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
+        rf"\+ \d+ > {_NUMBER}",
         r"(?:maximum (?:context|model|prompt|input) length|max_model_len|n_ctx"
         r"|context[ _-](?:length|window|size))"
         rf"(?: is| of|:| =|=| limit| \(| exceeded| to)*\s*\(?{_NUMBER}",
-        rf"> {_NUMBER} (?:maximum|tokens)",
         rf"{_NUMBER}[ -]token (?:context|limit|window)",
-        rf"(?:limit|maximum)(?: is| of|:)? {_NUMBER} tokens",
+        rf"(?:limit|maximum)(?: is| of|:)? {_NUMBER}",
+        rf"maximum (?:number of tokens )?allowed(?: length)? \(?{_NUMBER}",
+        rf"[>≤]=? {_NUMBER}|<= {_NUMBER}|\[\d, ?{_NUMBER}\]",
     )
 )
 _ASKED = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"{_NUMBER} (?:tokens )?in (?:the|your) (?:messages|prompt|input)",
-        rf"{_NUMBER} (?:input|prompt) tokens",
+        rf"{_NUMBER} (?:tokens )?(?:in (?:the|your) (?:messages|prompt|input)|of text input)",
+        rf"{_NUMBER} `?(?:input|prompt)s?`? tokens",
         rf"(?:prompt|input)(?: is)? too long:? \(?{_NUMBER}",
-        rf"(?:requested(?: tokens)?|request|resulted in|prompt (?:has|contains|of))(?: about)? \(?{_NUMBER}",
+        rf"(?:input|prompt)(?: token count| length| \(total length)? \(?{_NUMBER}",
+        rf"{_NUMBER} \+ \d+ >",
+        rf"(?:requested:?(?: tokens)?|request|resulted in|(?:prompt|request) (?:has|contains|of))(?: about)?"
+        rf" \(?{_NUMBER}",
     )
 )
 
@@ -120,7 +125,7 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> int | None:
     for pattern in patterns:
         match = pattern.search(text)
         if match:
-            value = int(match[1].replace(",", ""))
+            value = int(next(group for group in match.groups() if group).replace(",", ""))
             if 256 <= value <= 100_000_000:
                 return value
     return None

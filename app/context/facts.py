@@ -20,8 +20,10 @@ from ..repo.files import read_regular
 Present = Callable[[str], str | None]
 """The hash of a file of the working copy as it is now; None: there is none that can be read."""
 
-_LOOKS = frozenset({"read", "search", "list", "glob", "symbols", "locate", "todo", "view_image"})
+_LOOKS = frozenset({"read", "search", "list", "glob", "symbols", "locate", "todo", "plan", "view_image"})
 """Tools whose calls change nothing: counted, not listed."""
+_PLANS = frozenset({"todo", "plan"})
+_MOST_PLAN = 3000
 _MOST_FILES = 60
 _MOST_BYTES = 16 << 20
 _MOST_CALLS = 40
@@ -40,6 +42,8 @@ class Facts:
     said: list[str] = field(default_factory=list[str])
     """Later messages of the person, verbatim."""
     dropped_calls: int = 0
+    plan: str = ""
+    """The model's own list of what to do, as it last wrote it."""
 
     def take(self, messages: Iterable[Message]) -> None:
         """Adds what these messages show."""
@@ -60,6 +64,8 @@ class Facts:
         blocks: list[str] = []
         if self.said:
             blocks.append("The person also said, word for word:\n" + _bounded(self.said, _MOST_SAID))
+        if self.plan:
+            blocks.append(f"The plan as last written:\n{self.plan}")
         if self.files:
             shown = list(self.files.items())[-_MOST_FILES:]
             lines = [_file_line(path, seen, edits, present(path)) for path, (seen, edits) in shown]
@@ -84,6 +90,8 @@ class Facts:
         for path, sha in _paths(data):
             _, before = self.files.pop(path, ("", 0))
             self.files[path] = (sha, before + (1 if edits else 0))
+        if result.name in _PLANS and not result.is_error:
+            self.plan = _bounded([result.text.strip()], _MOST_PLAN)
         if result.name in _LOOKS:
             self.looked += 1
             return

@@ -7,6 +7,8 @@ everything, so a view can always be taken back.
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
@@ -176,8 +178,11 @@ class ContextKeeper:
         if tail > start:
             left_out = [shown[index] for index in range(start, tail)]
             facts = self._facts_with(history.messages[start:tail])
-            text, problem = await self._summary(history, left_out, window, seed, deadline)
-            record = facts.text(self._present)
+            text, most = "", max(256, min(window // 8, 8192))
+            # A summary of little saves nothing.
+            if shown.between(start, tail) > 2 * most:
+                text, problem = await self._summary(history, left_out, window, most, seed, deadline)
+            record = await asyncio.to_thread(facts.text, self._present)
             if text:
                 method = "summary"
                 plan = self._left_out(old, head, tail, f"Summary\n{text}\n\n{record}")
@@ -203,13 +208,13 @@ class ContextKeeper:
         history: ViewedHistory,
         left_out: Sequence[Message],
         window: int,
+        most: int,
         seed: int,
         deadline: float | None,
     ) -> tuple[str, str]:
         """The model's text, or why there is none."""
         if self._failed >= _FAILED_SUMMARIES:
             return "", "the model gave no usable summary before"
-        most = max(256, min(window // 8, 8192))
         self._emit(Notice(text="the context is nearly full: asking the model for a summary"))
         summary = await summarise(
             self._model,
@@ -228,13 +233,7 @@ class ContextKeeper:
         return summary.text, summary.problem
 
     def _facts_with(self, messages: Sequence[Message]) -> Facts:
-        facts = Facts(
-            dict(self._facts.files),
-            list(self._facts.calls),
-            self._facts.looked,
-            list(self._facts.said),
-            self._facts.dropped_calls,
-        )
+        facts = copy.deepcopy(self._facts)
         facts.take(messages)
         return facts
 

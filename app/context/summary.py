@@ -25,7 +25,7 @@ from ...sandbox.base.errors import ModelError
 from ..agent.prompts import delimited
 
 ATTEMPTS = 2
-_TIME_LIMIT_S = 300.0
+_TIME_LIMIT_S = 600.0
 _CHARACTERS_PER_TOKEN = 12
 """A summary of more characters per allowed token is cut off: its server ignores the limit."""
 

@@ -85,7 +85,7 @@ def cut(message: Message, characters: int, keep: Keep) -> Message:
         if isinstance(part, ToolResultPart):
             text = _shortened(part.text, characters, keep)
             parts.append(part if text == part.text else part.model_copy(update={"text": text, "data": None}))
-        elif isinstance(part, ImagePart):
+        elif isinstance(part, ImagePart) and message.role == "tool":
             parts.append(TextPart(text="[an image that was here is left out]"))
         elif isinstance(part, TextPart) and position < len(message.parts) - 1:
             # By convention what was pre-loaded stands before the person's own words.

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...engine.chat import ChatModel, Message, TextPart
-from ..agent.events import AgentEvent, ContextCompacted, ContextLoaded
-from ..context.preload import Choice, preload
+from ...sandbox.base.errors import WhimbrelError
+from ..agent.events import AgentEvent, ContextCompacted, ContextLoaded, Notice
+from ..context.preload import Choice, Preloaded, preload
 from ..context.settings import ContextSettings
 from .intake import Issue
 from .options import FixOptions
@@ -39,7 +40,7 @@ async def with_context(
     files = [path for path in await stage.workspace.files() if stage.paths.readable(path)]
     window = ContextSettings.from_environ().window or model.context_window
 
-    def read() -> Any:
+    def read() -> Preloaded:
         seeds = _seeds(stage.workspace.root, files, reproduction, issue.text)
         return preload(
             stage.workspace.root,
@@ -50,7 +51,12 @@ async def with_context(
             issue=issue.text,
         )
 
-    loaded = await asyncio.to_thread(read)
+    try:
+        loaded: Preloaded = await asyncio.to_thread(read)
+    except (WhimbrelError, OSError, ValueError, RecursionError) as error:
+        # A convenience: the model has tools to look for itself.
+        tell(Notice(level="warning", text=f"the repository could not be read in advance: {error}"))
+        return messages
     tell(loaded.event)
     if not loaded.text:
         return messages

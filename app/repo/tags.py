@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ...sandbox.base.errors import ToolError
+from ...sandbox.base.secrets import redact
 from .files import read_regular
 from .languages import detect
 from .symbols import IDENTIFIER_TYPES, MAX_BYTES, outline_and_tree
@@ -58,6 +59,7 @@ class TagStore:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
             connection = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=OFF")
@@ -162,7 +164,8 @@ def _read(source: Source) -> str:
             for name, number in raw.items():
                 uses[name.decode("utf-8", "replace")] += number
     named = sorted(uses.items(), key=lambda pair: (-pair[1], pair[0]))[:_MOST_NAMES]
-    return json.dumps([symbols, named], separators=(",", ":"))
+    # It is written to disk, where no secret belongs.
+    return redact(json.dumps([symbols, named], separators=(",", ":")))
 
 
 def _decoded(source: Source, value: str) -> FileTags:

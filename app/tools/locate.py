@@ -37,13 +37,18 @@ class LocateTool:
         localisation = localise(context, baseline)
         readable = [place for place in localisation.locations if context.paths.readable(place.path)]
         shown = readable[: arguments.limit]
-        lines = [
+        every = [
             f"{place.path}:{place.line} {place.function} ({place.score:.2f}): {'; '.join(place.reasons)}"
-            for place in shown
+            for place in readable
         ]
-        hidden = len(readable) - len(shown)
+        lines, hidden, kept = every[: len(shown)], len(every) - len(shown), ""
         if hidden:
-            lines.append(f"[{hidden} more places not shown]")
+            kept = context.keep("\n".join(every).encode("utf-8", "replace"), "text/plain")
+            lines.append(f"[{hidden} more places not shown; all of them: artifact:{kept}]")
         lines += localisation.notes
         data = {"locations": [{**asdict(place), "reasons": list(place.reasons)} for place in shown]}
-        return ToolResult("\n".join(lines) or "No line of the project was run by the failing tests.", data)
+        return ToolResult(
+            "\n".join(lines) or "No line of the project was run by the failing tests.",
+            data,
+            (kept,) if kept else (),
+        )

@@ -134,17 +134,19 @@ def _directory(context: ToolContext, path: str, shown: str) -> ToolResult:
     finally:
         os.close(descriptor)
     entries.sort(key=lambda item: (item["kind"] != "directory", item["name"]))
-    lines = [f"{shown} is a directory with {len(entries)} entries"]
-    for item in entries[:MAX_ENTRIES]:
+    every: list[str] = []
+    for item in entries:
         size = f"  {item['size']} bytes" if item["kind"] == "file" else ""
         mark = {"directory": "/", "file": ""}.get(item["kind"], f"  ({item['kind']})")
-        lines.append(f"{item['name']}{mark}{size}")
+        every.append(f"{item['name']}{mark}{size}")
+    lines, kept = [f"{shown} is a directory with {len(entries)} entries", *every[:MAX_ENTRIES]], ""
     if len(entries) > MAX_ENTRIES:
-        lines.append(f"[{len(entries) - MAX_ENTRIES} more entries not shown]")
+        kept = context.keep("\n".join(every).encode("utf-8", "replace"), "text/plain")
+        lines.append(f"[{len(entries) - MAX_ENTRIES} more entries not shown; all of them: artifact:{kept}]")
     if hidden:
         lines.append(f"[{hidden} not shown: the permission rules keep them unread]")
     data = {"path": shown, "entries": entries[:MAX_ENTRIES], "total_entries": len(entries)}
-    return ToolResult("\n".join(lines), data)
+    return ToolResult("\n".join(lines), data, (kept,) if kept else ())
 
 
 def _kind(mode: int) -> str:

@@ -6,6 +6,7 @@ Data: ``{"matches": [{"path", "line", "text"}], "truncated": bool, "total_lines"
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import ClassVar
 
@@ -62,7 +63,11 @@ class SearchTool:
         if hidden:
             note = f"{hidden} file(s) not searched: the permission rules keep them unread"
             found = replace(found, notes=(*found.notes, note))
-        return ToolResult(_text(found), _data(found))
+        text, whole = _text(found, MAX_TEXT_CHARS), ""
+        if len(text) > MAX_TEXT_CHARS // 2 and text != (full := _text(found, sys.maxsize)):
+            whole = context.keep(full.encode("utf-8", "replace"), "text/plain")
+            text += f"\n[the other matches: artifact:{whole}]"
+        return ToolResult(text, _data(found), (whole,) if whole else ())
 
 
 def _data(found: SearchResult) -> dict[str, object]:
@@ -77,9 +82,8 @@ def _data(found: SearchResult) -> dict[str, object]:
     }
 
 
-def _text(found: SearchResult) -> str:
+def _text(found: SearchResult, room: int) -> str:
     lines: list[str] = []
-    room = MAX_TEXT_CHARS
     for match in found.matches:
         cut = f" [... line of {match.line_length} characters ...]" if match.cut else ""
         line = f"{printable(match.path)}:{match.line}: {match.text}{cut}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -10,12 +11,17 @@ from typing import Any
 
 import pytest
 from whimbrel.app.agent.history import History
+from whimbrel.app.agent.prompts import opening
+from whimbrel.app.context.facts import Facts
 from whimbrel.app.context.view import ViewPlan, last_plan, render
 from whimbrel.app.tools.base import PermissionClass, ToolContext, ToolResult
-from whimbrel.engine.chat import ImagePart, Message, TextPart, user
+from whimbrel.app.tools.registry import default_tools
+from whimbrel.engine.chat import ImagePart, Message, TextPart, ToolCallPart, ToolResultPart, user
+from whimbrel.engine.models import load_model
+from whimbrel.engine.remote.wire import estimate_tokens
 
 from ..agent.scene import PathArguments, Scene, scene, tool
-from ..mock_server import Request, completion, error, reasoning_replayed
+from ..mock_server import MockServer, Request, completion, error, every_call_answered, reasoning_replayed
 from .window import Windowed, asks_for_summary
 
 GOAL = "the totals are wrong: GOAL-7311"
@@ -63,6 +69,9 @@ async def test_hundreds_of_large_results_in_a_16k_window_end_right_and_the_whole
     outcome = await shop.play(server, [read], issue=GOAL, validators=[reasoning_replayed("reasoning")])
     assert outcome.status == "answered" and outcome.final_text == "all read", outcome.error
     assert not server.refused
+    # What is not shown any more has left memory.
+    gc.collect()
+    assert sum(isinstance(each, Message) for each in gc.get_objects()) < 100
     assert seen == [f"file{number}" for number in range(200)]
     for request in server.work_requests:
         assert GOAL in request.messages[1]["content"] and request.messages[0]["role"] == "system"
@@ -95,6 +104,21 @@ async def test_a_request_is_a_byte_for_byte_prefix_of_the_next_one_until_the_vie
         head = json.dumps(earlier.messages)[:-1]
         breaks += not json.dumps(later.messages).startswith(head)
     assert breaks == len(shop.of("context_compacted")) > 0
+
+
+async def test_the_work_per_turn_does_not_grow_each_message_is_counted_once(
+    shop: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHIMBREL_CONTEXT_WINDOW", "1000000")
+    counted: list[int] = []
+
+    def counting(history: Any, tools: Any) -> int:
+        counted.append(len(history))
+        return estimate_tokens(history, tools)
+
+    monkeypatch.setattr("whimbrel.engine.remote.client.estimate_tokens", counting)
+    await shop.play(Windowed(1_000_000, rounds(60)), [reading(500)[0]], issue=GOAL)
+    assert sum(counted) <= len(shop.stored())
 
 
 async def test_tool_output_that_was_not_sent_yet_counts_and_the_answer_keeps_its_room(shop: Scene) -> None:
@@ -205,6 +229,25 @@ async def test_files_are_named_with_their_present_state(shop: Scene) -> None:
     assert "- shop/total.py: read, sha256 " in summary and "CHANGED since it was last seen" in summary
 
 
+def test_the_plan_and_what_the_person_said_later_survive_word_for_word() -> None:
+    facts = Facts()
+    call = ToolCallPart(id="p", name="todo", arguments="{}")
+    result = ToolResultPart(call_id="p", name="todo", text="[ ] step SEVEN")
+    facts.take(
+        [
+            user("and keep the old names"),
+            Message(role="assistant", parts=(call,)),
+            Message(role="tool", parts=(result,)),
+            user("x" * 20_000),
+        ]
+    )
+    text = facts.text(lambda _: None)
+    assert "[ ] step SEVEN" in text and len(text) < 8000
+    assert "WERE RUN" not in text or "only looked" in text
+    facts.said.pop()
+    assert "and keep the old names" in facts.text(lambda _: None)
+
+
 async def test_a_refusal_teaches_the_window_and_is_answered_by_one_compaction(
     shop: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,15 +284,50 @@ async def test_a_server_that_refuses_again_ends_the_run_with_its_error(
     assert len(work) == 7 and len(json.dumps(work[6].messages)) < len(json.dumps(work[5].messages)) / 2
 
 
-def test_images_never_reach_the_summariser_and_leave_with_what_is_left_out() -> None:
-    from whimbrel.app.context.summary import transcript
-    from whimbrel.app.context.view import cut
+async def test_a_window_of_4096_tokens_with_all_tools_still_ends_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHIMBREL_CONTEXT_WINDOW", "4096")
+    files = {f"file{number}": "some line of text\n" * 400 for number in range(12)}
+    async with scene(tmp_path, files) as small:
+        server = Windowed(4096, rounds(12))
+        outcome = await small.play(server, default_tools(), issue=GOAL)
+        assert outcome.status == "answered" and outcome.steps == 13 and not server.refused
+        assert all(GOAL in request.messages[1]["content"] for request in server.work_requests)
 
-    message = Message(
-        role="user", parts=(ImagePart(media_type="image/png", data_base64="iVBOR"), TextPart(text="look"))
-    )
-    assert "iVBOR" not in transcript([message], 6000, 3000) and "[image]" in transcript([message], 6000, 3000)
-    assert not any(isinstance(part, ImagePart) for part in cut(message, 0, lambda *_: "h").parts)
+
+async def test_lone_surrogates_of_an_issue_or_a_summary_are_never_sent(shop: Scene) -> None:
+    server = Windowed(16_000, rounds(8), lambda *_: {"text": "cut here: \ud83d"})
+    outcome = await shop.play(server, [reading(6000)[0]], issue=f"{GOAL} \udcff \ud83d\ude00")
+    assert outcome.status == "answered" and "😀" in server.work_requests[-1].messages[1]["content"]
+    for request in [*server.work_requests, *server.summary_requests]:
+        json.dumps(request.body, ensure_ascii=False).encode()
+
+
+async def test_images_never_reach_the_summariser_and_leave_with_what_is_left_out(shop: Scene) -> None:
+    image = ImagePart(media_type="image/png", data_base64="iVBORw0KGgo=")
+    shown = [
+        Message(role="user", parts=(TextPart(text="this is how it looks"), image)),
+        Message(role="assistant", parts=(TextPart(text="I see."),)),
+        Message(role="user", parts=(TextPart(text="and now go on"),)),
+    ]
+    answered = Message(role="assistant", parts=(TextPart(text="What is wrong?"),))
+
+    def text_only(request: Request) -> str | None:
+        seen = "image_url" in json.dumps(request.messages)
+        return "this model takes no images" if seen and asks_for_summary(request) else None
+
+    server = Windowed(16_000, rounds(10))
+    with MockServer(server, validators=[every_call_answered, text_only]) as mock:
+        model = load_model(mock.model(), environ={})
+        agent = shop.make(model, [reading(6000)[0]])
+        outcome = await agent.run([*opening(GOAL), answered, *shown])
+        await model.close()
+    assert outcome.status == "answered" and shop.of("context_compacted")[0].method == "summary"
+    assert "image_url" in json.dumps(server.work_requests[0].messages)
+    assert "image_url" not in json.dumps(server.work_requests[-1].messages)
+    assert "this is how it looks" in server.work_requests[-1].messages[1]["content"]
+    assert "[image]" in server.summary_requests[0].messages[1]["content"]
 
 
 async def test_a_compaction_can_be_undone_and_what_left_memory_comes_back(shop: Scene) -> None:

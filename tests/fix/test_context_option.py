@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from whimbrel.app.context.summary import INSTRUCTIONS
+
 from tests.mock_server import MockServer, Request, completion
 
 from .conftest import Ran, Repo
@@ -12,16 +14,30 @@ from .conftest import Ran, Repo
 def test_a_remote_model_gets_the_source_in_its_first_message_and_the_result_says_so(
     buggy: Repo, fix: Callable[..., Ran]
 ) -> None:
+    buggy.write(**{"words.txt": "a word to count here\n" * 1900}).commit()
     buggy.write(**{"notes/mine.py": "CANARY = 1\n", ".gitignore": "notes/\n"})
 
     def answer(request: Request):
+        if request.messages[0]["content"] == INSTRUCTIONS:
+            return completion(text="GOAL: the most frequent word wins.")
+        calls = [call["id"] for each in request.messages for call in each.get("tool_calls") or ()]
         if len(request.messages) == 2:
+            return completion(calls=[("c0", "read", {"path": "words.txt"})])
+        if calls[-1] == "c0":
             edit = {"path": "tally.py", "old": "if count < most:", "new": "if count > most:"}
             return completion(calls=[("c1", "edit", edit)])
         return completion(text="The comparison was the wrong way round.")
 
     with MockServer(answer) as server:
-        ran = fix(buggy, "--model", server.model(), "--json", "--context", "whole-repo")
+        ran = fix(
+            buggy,
+            "--model",
+            server.model(),
+            "--json",
+            "--context",
+            "whole-repo",
+            WHIMBREL_CONTEXT_WINDOW="16000",
+        )
     assert ran.code == 0, ran.result["message"]
     opening = server.requests[0].messages[1]["content"]
     assert "<<<FILE tally.py " in opening and "def most_common(words):" in opening
@@ -34,6 +50,7 @@ def test_a_remote_model_gets_the_source_in_its_first_message_and_the_result_says
         2,
         0,
     )
-    assert context["compactions"] == 0 and context["tokens"] > 100
+    # The text that was read does not fit such a window: that is seen in the result, too.
+    assert context["compactions"] == 1 and context["tokens"] > 100
     told = [event for event in ran.events if event.get("data", {}).get("kind") == "context_loaded"]
     assert len(told) == 1 and told[0]["data"]["files"] == ["tally.py", "test_tally.py"]

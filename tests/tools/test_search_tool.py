@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from whimbrel.app.tools.base import ToolContext, ToolResult
+from whimbrel.app.tools.read import ReadArguments, ReadTool
 from whimbrel.app.tools.search import SearchArguments, SearchTool
 from whimbrel.sandbox.base.errors import ToolError
 
@@ -128,3 +129,15 @@ async def test_without_ripgrep_the_answer_is_the_same(
     without = await search(context, "total")
     assert (with_ripgrep.data["engine"], without.data["engine"]) == ("ripgrep", "python")
     assert without.text == with_ripgrep.text
+
+
+async def test_what_a_search_or_a_listing_does_not_show_is_kept_whole(make_context: Any) -> None:
+    lines = "".join(f"needle {number} {'x' * 300}\n" for number in range(200))
+    context = await make_context({"big.txt": lines, **{f"many/f{number:03}": "" for number in range(510)}})
+    found = await search(context, "needle", max_results=200)
+    (handle,) = found.artifacts
+    assert f"artifact:{handle}" in found.text and "needle 199" not in found.text
+    assert context.fetch(handle).decode().count("needle") == 200
+    listed = await ReadTool().run(context, ReadArguments(path="many"))
+    assert f"10 more entries not shown; all of them: artifact:{listed.artifacts[0]}" in listed.text
+    assert context.fetch(listed.artifacts[0]).decode().splitlines()[-1].startswith("f509")
