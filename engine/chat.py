@@ -156,6 +156,8 @@ class Usage(Frozen):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    """Input that was written into the cache, which some providers bill above the rest."""
     reasoning_tokens: int | None = None
     cost_usd: float | None = None
 

@@ -1,4 +1,4 @@
-"""Model strings to models: ``embedded``, ``openai:NAME``, ``vllm:NAME@URL``, ``deepseek:NAME``."""
+"""Model strings to models: ``embedded``, ``vllm:NAME@URL``, ``anthropic:NAME``, ``llama:FILE``, ..."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from .chat import ChatModel
 
 _REMOTE = ("openai", "vllm", "sglang", "llamacpp", "ollama", "deepseek", "kimi-api", "openrouter")
 FORMS = (
-    "embedded, openai:NAME, vllm:NAME@http://host:8000/v1"
+    "embedded, llama:FILE.gguf, openai:NAME, anthropic:NAME, vllm:NAME@http://host:8000/v1"
     " (also sglang, llamacpp, ollama, deepseek, kimi-api, openrouter; each with or without @URL)"
 )
 
 _ADDRESS = re.compile(r"@(?=https?://)")
 _KNOWN_BUT_ABSENT = {
-    "llama": "models in process by llama.cpp are not part of this version",
     "kimi": "the native engine is not part of this version",
-    "anthropic": "the Anthropic Messages client is not part of this version",
 }
 
 
@@ -38,17 +36,27 @@ def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatMo
     prefix, colon, rest = text.partition(":")
     if prefix in _KNOWN_BUT_ABSENT and colon:
         raise ConfigError(f"{spec!r}: {_KNOWN_BUT_ABSENT[prefix]}", hint=f"use one of {FORMS}")
+    values = os.environ if environ is None else environ
+    if prefix == "llama" and rest.strip():
+        from .gguf.model import LlamaModel, resolve_file
+
+        return LlamaModel(resolve_file(rest.strip(), values))
     name, url = split_address(rest)
-    if prefix not in _REMOTE or not name:
+    if prefix not in (*_REMOTE, "anthropic") or not name:
         raise UsageError(f"{spec!r} names no model", hint=f"valid forms: {FORMS}")
+    from .remote.credentials import stored_key
+
+    # An environment given is the whole world: the keyring of this machine is not part of it.
+    stored = stored_key if environ is None else None
+    if prefix == "anthropic":
+        from .anthropic.client import AnthropicModel
+        from .anthropic.endpoint import resolve_anthropic
+
+        return AnthropicModel(resolve_anthropic(name, url, values, stored))
     from .remote.client import RemoteModel
     from .remote.endpoint import resolve
 
-    if environ is not None:
-        return RemoteModel(resolve(prefix, name, url, environ))
-    from .remote.credentials import stored_key
-
-    return RemoteModel(resolve(prefix, name, url, os.environ, stored_key))
+    return RemoteModel(resolve(prefix, name, url, values, stored))
 
 
 def split_address(text: str) -> tuple[str, str]:

@@ -47,14 +47,22 @@ class Endpoint:
 
 
 def resolve(
-    prefix: str, model: str, url: str, environ: Mapping[str, str], stored_key: StoredKey | None = None
+    prefix: str,
+    model: str,
+    url: str,
+    environ: Mapping[str, str],
+    stored_key: StoredKey | None = None,
+    dialect: Dialect | None = None,
 ) -> Endpoint:
     """Checks the address and takes the key from the environment, else from where the person stored it.
+
+    Args:
+        dialect: of a family that is no row of ``DIALECTS``.
 
     Raises:
         ConfigError: unusable URL, plain HTTP to another machine, a key that is missing, or a bad setting.
     """
-    dialect = DIALECTS[prefix]
+    dialect = dialect or DIALECTS[prefix]
     base, host = check_address(url or _default_url(dialect, environ), environ, form=f"{prefix}:NAME")
     names = ("WHIMBREL_API_KEY", *dialect.keys)
     key = next((environ[name].strip() for name in names if environ.get(name, "").strip()), None)

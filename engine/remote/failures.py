@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ...sandbox.base.errors import ModelError
-from ...sandbox.base.secrets import redact
+from ...sandbox.base.tokens import mask
 
 MAX_BODY = 64 << 10
 """Characters of an error body that are looked at."""
@@ -76,7 +76,7 @@ class RemoteError(ModelError):
         parameter: str = "",
         detail: str = "",
     ) -> None:
-        super().__init__(f"{failure.value}: {redact(message)}", hint=_HINTS.get(failure, ""))
+        super().__init__(f"{failure.value}: {mask(message)}", hint=_HINTS.get(failure, ""))
         self.failure = failure
         self.detail = detail or message
         """The endpoint's own words at length; to learn from, not to show."""
@@ -101,7 +101,7 @@ _QUOTA = re.compile(
     re.IGNORECASE,
 )
 _MALFORMED = re.compile(
-    r"validation errors?\b|literal_error|string_type|has no attribute|jinja|chat template|template error",
+    r"validation errors?\b|can only concatenate|literal_error|string_type|has no attribute|jinja|chat template|template error",
     re.IGNORECASE,
 )
 """Servers that answer 500 to a request they cannot take: asking again would change nothing."""

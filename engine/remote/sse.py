@@ -66,6 +66,11 @@ class StreamParser:
                 yield value
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing has come at all, not even something that cannot be read."""
+        return self._objects == 0 and not self.done and not self.leftover
+
+    @property
     def leftover(self) -> str:
         """Text that never became an object, for error messages."""
         return (self._pending or b"".join(self._plain).decode("utf-8", "replace")).strip()[:4000]

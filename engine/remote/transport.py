@@ -28,6 +28,7 @@ class Transport:
 
     def __init__(self, endpoint: Endpoint, timeout_s: float = 600.0) -> None:
         """``timeout_s`` is the longest silence of the server, not the length of an answer."""
+        self._asked_why = False
         self.endpoint = endpoint
         # A server without a key of its own gets none, and only OpenAI learns the OpenAI account.
         left_out = () if endpoint.is_openai else ("OpenAI-Organization", "OpenAI-Project")
@@ -101,11 +102,36 @@ class Transport:
         if decoder.finish_reason is None and not (parser.done and decoder.has_content):
             if parser.leftover and not decoder.has_content:
                 raise classify(None, parser.leftover)
+            if parser.silent and not self._asked_why:
+                self._asked_why = True
+                await self._ask_why(body)
             raise RemoteError(Failure.STREAM_CUT, f"{url} ended its answer in the middle")
         if parser.damaged:
             raise RemoteError(Failure.STREAM_CUT, f"{url} sent a damaged piece of its answer")
+        self._asked_why = False
         for event in decoder.finish():
             yield event
+
+    async def _ask_why(self, body: dict[str, Any]) -> None:
+        """Raises what a server says of a request to which it has streamed nothing.
+
+        Some check a request only when its stream has begun (llama_cpp.server: too long a prompt), and
+        then it just ends. Asked without a stream, and for one token, they say why.
+        """
+        limit = next((name for name in ("max_tokens", "max_completion_tokens") if name in body), "max_tokens")
+        plain = {key: value for key, value in body.items() if key != "stream_options"}
+        question = {"model": self.endpoint.model, **plain, "stream": False, limit: 1}
+        # Twice: the connection on which the stream ended may end as well, a moment later.
+        for _ in range(2):
+            try:
+                await self.document("chat/completions", post=question)
+                return
+            except RemoteError as error:
+                if error.failure is Failure.CONNECTION:
+                    continue
+                if error.failure.retryable or error.failure in (Failure.ADDRESS, Failure.TOO_LARGE):
+                    return
+                raise
 
     async def document(self, path: str, *, root: bool = False, post: dict[str, Any] | None = None) -> Any:
         """A JSON document of the server.

@@ -20,8 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .native import BATCH, MOST_TOKENS, LanguageModel, NativeFailure, Tokens
-from .weights import UnusableModel, prepared
+from ....engine.gguf.files import UnusableModel
+from ....engine.gguf.library import NativeFailure
+from .native import BATCH, MOST_TOKENS, LanguageModel, Tokens
+from .weights import prepared
 
 _Ending = tuple[int, Sequence[int]]
 

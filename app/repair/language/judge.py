@@ -15,13 +15,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ....engine.gguf.files import UnusableModel
+from ....engine.gguf.library import lacking_library
 from ....sandbox.base.errors import ConfigError, ToolError
 from ....sandbox.base.process import ProcessChannel, base_environment, open_process_channel
 from ...paths import cache_dir
 from ..candidates import Candidate
 from ..source import ModuleSource
 from .excerpt import Piece, judged_until, pieces
-from .weights import UnusableModel, find_model, lacking_library
+from .weights import find_model
 
 NONE = "none: "
 """How a note begins when there is no language model."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ....engine.gguf.library import NativeFailure, load_library
+
 SEQUENCES = 32
 """Endings that are decoded at a time."""
 BATCH = 256
@@ -25,14 +27,8 @@ MOST_TOKENS = 3072
 THREADS = 1
 """More would wait for each other in busy loops, which on a loaded machine takes many times as long."""
 
-_callbacks: list[Any] = []
-"""The library keeps only an address, so something else must keep the function."""
 _TEXT = 0
 """The sequence that holds the text; endings have the numbers after it."""
-
-
-class NativeFailure(Exception):
-    """llama.cpp refused something; one line."""
 
 
 @dataclass(frozen=True)
@@ -206,27 +202,6 @@ class LanguageModel:
         total = float(self._numpy.exp(row - highest).sum(dtype="float64"))
         normal = highest + float(self._numpy.log(total))
         return [float(row[token]) - normal for token in tokens]
-
-
-def load_library() -> Any:
-    """llama_cpp's C interface, silent.
-
-    Raises:
-        NativeFailure: it is not installed or cannot be loaded.
-    """
-    try:
-        api: Any = importlib.import_module("llama_cpp.llama_cpp")
-    except Exception as error:  # whatever a broken native library raises on loading
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise NativeFailure(f"llama-cpp-python cannot be loaded: {reason[:300]}") from error
-
-    def silent(_level: int, _text: bytes, _data: object) -> None:
-        return
-
-    if not _callbacks:
-        _callbacks.append(api.llama_log_callback(silent))
-        api.llama_log_set(_callbacks[0], None)
-    return api
 
 
 def _agreement(text: Sequence[int], start: int, tokens: Sequence[int]) -> int:

