@@ -58,7 +58,7 @@ async def test_each_family_is_told_the_tier_in_its_own_words(
     assert {key: body.get(key) for key in wanted} == wanted
     assert set(body) - set(wanted) <= {"model", "messages", "stream", "stream_options"} | (
         {"reasoning_effort", "chat_template_kwargs"} if prefix == "sglang" else set()
-    ) | ({"reasoning_format"} if prefix == "llamacpp" else set()) | ({"usage", "max_tokens"})
+    ) | {"usage", "max_tokens"}
 
 
 @pytest.mark.parametrize("prefix", [name for name, dialect in DIALECTS.items() if dialect.needs_key])
