@@ -91,7 +91,7 @@ class StepDecoder:
         yield from self._reasoning(delta)
         details = delta.get("reasoning_details")
         if isinstance(details, list):
-            self._details.extend(details)
+            self._detail(details)
         yield from self._spoken(delta.get("content"))
         refusal = delta.get("refusal")
         if isinstance(refusal, str) and refusal:
@@ -101,6 +101,19 @@ class StepDecoder:
         for fragment in fragments if isinstance(fragments, list) else []:
             if isinstance(fragment, dict):
                 yield from self._calls.feed(fragment)
+
+    def _detail(self, pieces: list[Any]) -> None:
+        """Keeps provider details as they come; only an entry that is streamed in pieces is put together."""
+        last: Any = self._details[-1] if self._details else None
+        first: Any = pieces[0] if pieces else None
+        if _continues(last, first):
+            joined = {key: value for key, value in first.items() if value is not None}
+            for key in ("text", "summary"):
+                if isinstance(last.get(key), str) and isinstance(first.get(key), str):
+                    joined[key] = last[key] + first[key]
+            self._details[-1] = {**last, **joined}
+            pieces = pieces[1:]
+        self._details.extend(pieces)
 
     def _spoken(self, content: Any) -> Iterator[StreamEvent]:
         """Text, which may hold thinking in tags, or a list of parts, as a few servers send."""
@@ -179,6 +192,15 @@ class StepDecoder:
             reasoning_tokens=_count(completion, "reasoning_tokens"),
             cost_usd=_amount(cost),
         )
+
+
+def _continues(last: Any, piece: Any) -> bool:
+    """Whether a piece belongs to the entry before it: same index, same type, and text that goes on."""
+    if not isinstance(last, dict) or not isinstance(piece, dict) or not isinstance(piece.get("index"), int):
+        return False
+    if any(last.get(key) != piece.get(key) for key in ("index", "type")):
+        return False
+    return "data" not in piece and any(key in last for key in ("text", "summary"))
 
 
 def _first(*values: int | None) -> int | None:

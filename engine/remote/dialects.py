@@ -118,8 +118,6 @@ DIALECTS: Mapping[str, Dialect] = {
                 for tier in _TIERS
                 for effort in ({} if tier == "off" else {"reasoning_effort": tier},)
             },
-            # Think tags would otherwise stay in the text where the server was started without a parser.
-            always={"reasoning_format": "auto"},
         ),
         Dialect(
             "deepseek",

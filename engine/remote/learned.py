@@ -15,7 +15,7 @@ ContentForm = Literal["null", "empty", "missing"]
 _FORMS: tuple[ContentForm, ...] = ("null", "empty", "missing")
 CORE = frozenset({"messages", "tools", "tool_choice", "stream", "model"})
 """Request fields that cannot be left out."""
-_EXTRAS = frozenset({"separate_reasoning", "stream_reasoning", "reasoning_format", "usage"})
+_EXTRAS = frozenset({"separate_reasoning", "stream_reasoning", "usage"})
 """What some families take beside that, and strict servers of no family do not."""
 THINKING = frozenset(
     {
@@ -39,7 +39,7 @@ _UNKNOWN = re.compile(
     r"|extra (?:inputs|fields)|additional propert",
     re.IGNORECASE,
 )
-_FIELD_WORD = re.compile(r"(?:field|parameter|propert|argument|input|key|option)", re.IGNORECASE)
+_FIELD_WORD = re.compile(r"field|parameter|propert|argument|input|key|option|chat_template", re.IGNORECASE)
 _VALUE = re.compile(r"value|one of|should be|must be|invalid|literal_error", re.IGNORECASE)
 _NUMBER = re.compile(r"\b(?:int|integer|number)\b", re.IGNORECASE)
 _TOO_MUCH = re.compile(
@@ -78,6 +78,10 @@ class Learned:
         text = error.detail
         if error.failure is Failure.CONTEXT_OVERFLOW:
             return self._about_output(text, body)
+        bare = text.strip(" '\"\n")
+        if bare in EFFORTS and body.get("reasoning_effort") == bare:
+            # A server that looks the value up in a table and does not find it says nothing else.
+            return self._about_field("reasoning_effort", f"invalid value {bare}", body)
         if error.failure not in (Failure.BAD_REQUEST, Failure.UNSUPPORTED_PARAMETER):
             return ""
         lesson = self._about_reasoning(text, body)

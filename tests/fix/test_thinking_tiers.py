@@ -44,12 +44,12 @@ def test_a_failed_attempt_raises_the_tier_and_a_success_lowers_it(buggy: Repo, f
 
 def test_a_pinned_tier_and_a_cost_limit_hold(buggy: Repo, fix: Callable[..., Ran]):
     def usage(_: object):
-        return completion(calls=[TESTED], usage=(900_000, 100_000))
+        return completion(calls=[TESTED], usage=(9_000, 1_000))
 
     with MockServer(usage) as server:
         ran = fix(
             buggy, "--python", sys.executable, "--effort", "max", "--max-cost", "2.5",
-            "--model", f"sglang:m@{server.url}", WHIMBREL_PRICES="1,1",
+            "--model", f"sglang:m@{server.url}", WHIMBREL_PRICES="100,100",
         )  # fmt: skip
     assert (ran.code, ran.result["status"]) == (6, "budget"), ran.out + ran.err
     assert "cost $3.00 of $2.50" in ran.result["message"]

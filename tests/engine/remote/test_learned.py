@@ -91,6 +91,7 @@ async def test_an_endpoint_that_takes_no_thinking_in_messages_gets_none(field: s
         (bad("Unsupported value: 'reasoning_effort' does not support 'max' with this model. Supported values are: 'low', 'medium', and 'high'.", param="reasoning_effort"), "high"),
         (error(422, {"detail": [{"type": "literal_error", "loc": ["body", "reasoning_effort"], "msg": "Input should be 'none', 'low' or 'medium'"}]}), "medium"),
         (bad("reasoning_effort: invalid value"), "high"),
+        (bad("'max'", 500), "high"),
         (bad("unknown field: reasoning_effort"), None),
     ],
 )  # fmt: skip
@@ -102,6 +103,13 @@ async def test_a_refused_value_is_replaced_by_the_nearest_one_and_a_refused_fiel
         await talk.step(effort="max")
         assert [body.get("reasoning_effort") for body in talk.bodies] == ["max", then, then]
         assert len(talk.notices) == 1
+
+
+async def test_a_tokenizer_that_knows_no_template_settings_gets_none() -> None:
+    refusal = bad("chat_template is not supported for Mistral tokenizers.")
+    async with Conversation([refusal, FINE]) as talk:
+        await talk.step()
+        assert "chat_template_kwargs" not in talk.bodies[1]
 
 
 async def test_a_refused_effort_inside_an_object_is_replaced_there() -> None:
