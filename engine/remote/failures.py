@@ -99,7 +99,8 @@ _QUOTA = re.compile(
     re.IGNORECASE,
 )
 _MALFORMED = re.compile(
-    r"validation errors?\b|can only concatenate|literal_error|string_type|has no attribute|jinja|chat template|template error",
+    r"validation errors?\b|literal_error|string_type|has no attribute|can only concatenate|jinja"
+    r"|chat template|template error",
     re.IGNORECASE,
 )
 """Servers that answer 500 to a request they cannot take: asking again would change nothing."""
