@@ -25,12 +25,16 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: (module below app.commands, attribute, one line for --help)
     "fix-issue": ("fix_issue", "command", "Issue and repository in; verified patch and evidence out."),
+    "batch": ("batch", "command", "Run fix-issue on many issues, several at a time, resumable."),
     "locate": ("locate", "command", "Rank files, functions and lines that may hold the fault."),
     "apply": ("apply", "apply", "Apply the last verified patch to your working tree."),
     "undo": ("apply", "undo", "Take the last applied patch back."),
     "doctor": ("doctor", "command", "What is here, what is missing, what each missing thing costs."),
     "model": ("model", "group", "Probe a model's endpoint, list its models, keep its key."),
     "session": ("session", "group", "List, show and export recorded runs."),
+    "mcp": ("mcp", "group", "List and check MCP servers."),
+    "permissions": ("permissions", "group", "Remembered answers; how a command is understood and judged."),
+    "trust": ("trust", "command", "Agree to what a repository configures, or take that back."),
     "sandbox": ("sandbox", "group", "Build, list and prune sandbox images."),
 }
 

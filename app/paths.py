@@ -29,6 +29,16 @@ def cache_dir() -> Path:
     return _made(Path(platformdirs.user_cache_dir("whimbrel", appauthor=False)), 0o755)
 
 
+def config_dir() -> Path:
+    """The person's settings (it need not exist): ``WHIMBREL_CONFIG_DIR`` or the platform's user folder."""
+    override = os.environ.get("WHIMBREL_CONFIG_DIR")
+    if override:
+        return Path(override).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("whimbrel", appauthor=False))
+
+
 def runs_dir() -> Path:
     """Working copies of running jobs: ``WHIMBREL_RUN_DIR``, or a folder a sandbox user can reach.
 

@@ -1,7 +1,8 @@
 """Which repositories' configuration the person has agreed to obey.
 
 Trust is bound to the repository's path **and** to the content of what it configures
-(a digest): when the recipe changes, the question is asked again. Kept in the person's
+(a digest per kind: recipe, instructions, MCP entries, hooks, skills, settings): when
+that changes, the question is asked again. Kept in the person's
 state directory, never in the repository.
 """
 
@@ -10,14 +11,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..sandbox.base.errors import ConfigError
 from ..sandbox.base.files import atomic_write
 from .paths import state_dir
+
+if TYPE_CHECKING:
+    from .permissions.steering import Kind, Steering
 
 _FORMAT: Final = 1
 
@@ -36,8 +40,8 @@ class TrustStore:
         """
         return bool(digest) and digest in self._load().get(_key(repository), [])
 
-    def remember(self, repository: Path, digest: str) -> None:
-        """Trusts this content for this repository from now on."""
+    def remember(self, repository: Path, digest: str, *, about: Mapping[str, Any] | None = None) -> None:
+        """Trusts this content for this repository from now on; ``about`` is kept for ``listed``."""
         if not digest:
             return
         with self._locked():
@@ -45,7 +49,18 @@ class TrustStore:
             known = entries.setdefault(_key(repository), [])
             if digest not in known:
                 known.append(digest)
-                self._save(entries)
+                self._save(entries, {digest: dict(about)} if about else {})
+
+    def listed(self, repository: Path | None = None) -> list[tuple[str, str, dict[str, Any]]]:
+        """(repository, digest, what it is about) of every decision, or of one repository."""
+        wanted = None if repository is None else _key(repository)
+        notes = self._notes()
+        return [
+            (path, digest, notes.get(digest, {}))
+            for path, digests in sorted(self._load().items())
+            if wanted in (None, path)
+            for digest in digests
+        ]
 
     def forget(self, repository: Path) -> bool:
         """Takes all trust in a repository back; returns whether there was any."""
@@ -77,8 +92,18 @@ class TrustStore:
     def _broken(self) -> ConfigError:
         return ConfigError(f"the trust store {self.path} cannot be read", hint="move it away to start afresh")
 
-    def _save(self, entries: dict[str, list[str]]) -> None:
-        text = json.dumps({"format": _FORMAT, "repositories": entries}, indent=1, sort_keys=True)
+    def _notes(self) -> dict[str, dict[str, Any]]:
+        try:
+            about: Any = json.loads(self.path.read_text(encoding="utf-8")).get("about", {})
+        except (OSError, ValueError, AttributeError):
+            return {}
+        return cast("dict[str, dict[str, Any]]", about) if isinstance(about, dict) else {}
+
+    def _save(self, entries: dict[str, list[str]], more: Mapping[str, dict[str, Any]] | None = None) -> None:
+        used = {digest for digests in entries.values() for digest in digests}
+        about = {key: value for key, value in {**self._notes(), **(more or {})}.items() if key in used}
+        data = {"format": _FORMAT, "repositories": entries, "about": about}
+        text = json.dumps(data, indent=1, sort_keys=True)
         atomic_write(self.path, text.encode(), mode=0o600)
 
     @contextmanager
@@ -92,27 +117,49 @@ class TrustStore:
             os.close(descriptor)
 
 
-def is_trusted(repository: Path) -> bool:
-    """Whether everything this repository configures now was trusted before, in the default store.
+def trusted_content(repository: Path, kind: Kind, *, trust: bool = False) -> tuple[Steering, bool]:
+    """What a repository has of one kind, and whether the person agreed to exactly that.
+
+    Obey the bytes in it and nothing read later. ``trust`` agrees to it now and remembers that.
 
     Raises:
         ConfigError: the store or the repository's recipe cannot be read.
     """
-    from .repo.environment.recipe import load_configuration
+    from .permissions.steering import find_steering
 
-    return TrustStore().is_trusted(repository, load_configuration(repository).digest)
+    found = find_steering(repository, kind)
+    if not found.digest:
+        return found, False
+    store = TrustStore()
+    if trust:
+        _remember(store, repository, found)
+    return found, trust or store.is_trusted(repository, found.digest)
 
 
-def remember_trust(repository: Path) -> None:
+def is_trusted(repository: Path, kind: Kind = "recipe") -> bool:
+    """Whether everything of this kind that the repository configures now was trusted before.
+
+    Raises:
+        ConfigError: the store or the repository's recipe cannot be read.
+    """
+    return trusted_content(repository, kind)[1]
+
+
+def remember_trust(repository: Path, kinds: Iterable[Kind] | None = None) -> None:
     """Trusts what this repository configures now, in the default store.
 
     Raises:
         ConfigError: the store or the repository's recipe cannot be read or written.
     """
-    from .repo.environment.recipe import load_configuration
+    from .permissions.steering import KINDS
 
+    for kind in kinds or KINDS:
+        trusted_content(repository, kind, trust=True)
+
+
+def _remember(store: TrustStore, repository: Path, found: Steering) -> None:
     try:
-        TrustStore().remember(repository, load_configuration(repository).digest)
+        store.remember(repository, found.digest, about={"kind": found.kind, "files": sorted(found.files)})
     except OSError as error:
         raise ConfigError(f"the trust store cannot be written: {error.strerror}") from error
 

@@ -25,6 +25,7 @@ from ...engine.chat import (
     ToolResultPart,
     Usage,
 )
+from ..context.view import ViewPlan
 
 
 class StepStarted(Frozen):
@@ -99,6 +100,10 @@ class PermissionAnswer(Frozen):
     allowed: bool
     remember: bool = False
     """Also for the same tool and subject later in this run."""
+    prefix: str = ""
+    """With ``remember``: for every command this pattern covers (``git log*``) instead."""
+    store: bool = False
+    """With ``remember``: in later runs in this repository, too."""
     note: str = ""
     """Shown to the model with a refusal."""
 
@@ -126,6 +131,38 @@ class Notice(Frozen):
     kind: Literal["notice"] = "notice"
     level: Literal["info", "warning", "error"] = "info"
     text: str
+
+
+class ContextCompacted(Frozen):
+    """From here on the model is shown less of the conversation; the record keeps all of it."""
+
+    kind: Literal["context_compacted"] = "context_compacted"
+    text: str
+    """One line for the person."""
+    method: Literal["summary", "trimmed"]
+    reason: Literal["threshold", "overflow"]
+    before_tokens: int
+    after_tokens: int
+    """Estimates of the prompt."""
+    view: ViewPlan
+    """What is shown now, in terms of the stored messages."""
+
+
+class ContextLoaded(Frozen):
+    """What the model was given of the repository before it asked for anything."""
+
+    kind: Literal["context_loaded"] = "context_loaded"
+    text: str
+    """One line for the person."""
+    asked: str
+    """auto, map or whole-repo."""
+    mode: str
+    """map, whole-repo or none."""
+    files: tuple[str, ...] = ()
+    """Files whose text (whole-repo) or outline (map) is there."""
+    left_out: int = 0
+    """Source files that are not."""
+    tokens: int = 0
 
 
 class UsageTotals(Frozen):
@@ -156,6 +193,20 @@ class UsageTotals(Frozen):
             if name != "kind" and usage is not None and (value := getattr(usage, name)) is not None
         }
         return self.model_copy(update=reported | missing)
+
+    def joined(self, other: UsageTotals) -> UsageTotals:
+        """The sums of both: a run and what ran inside it."""
+        names = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd")
+        reported = {
+            name: (getattr(self, name) or 0) + (getattr(other, name) or 0)
+            for name in names
+            if getattr(self, name) is not None or getattr(other, name) is not None
+        }
+        return UsageTotals(
+            **reported,
+            steps_without_usage=self.steps_without_usage + other.steps_without_usage,
+            estimated_tokens=self.estimated_tokens + other.estimated_tokens,
+        )
 
     @property
     def tokens(self) -> int:
@@ -192,6 +243,8 @@ AgentEvent = Annotated[
     | PermissionAnswered
     | LimitReached
     | Notice
+    | ContextCompacted
+    | ContextLoaded
     | RunFinished,
     Field(discriminator="kind"),
 ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ...engine.chat import (
     Finished,
     FinishReason,
+    ImagePart,
     Message,
     OpaquePart,
     OpaqueReceived,
@@ -26,11 +27,33 @@ from ...engine.chat import (
     Usage,
 )
 from ...sandbox.base.secrets import redact, redact_json
-from ..sessions import SessionWriter
+from ..context.log import MessageLog
+from ..context.view import ViewPlan, render
 from .near_json import read_near_json
 
 UNNAMED = "unnamed_tool"
 """Stands in the history for a call without a name: endpoints refuse an empty one."""
+
+
+class EventLog(Protocol):
+    """Where a run is recorded: a session, or a sub-agent's part of one."""
+
+    def append(self, kind: str, payload: Any) -> int:
+        """Stores an event and returns its number."""
+        ...
+
+    def payload(self, seq: int) -> Any:
+        """What was stored under a number; raises KeyError."""
+        ...
+
+    def keep(self, data: bytes, media: str) -> str:
+        """Stores a complete output and returns its handle."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """Events that could not be stored."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -130,23 +153,55 @@ class StepBuilder:
 
 
 class History:
-    """Messages of a run, mirrored to the session as they are appended."""
+    """Messages of a run, mirrored to the session as they are appended.
 
-    def __init__(self, session: SessionWriter, messages: Iterable[Message]) -> None:
+    ``messages`` is the complete log; ``view`` is what a model is shown of it, which a
+    compaction makes smaller and ``undo`` gives back.
+    """
+
+    def __init__(self, session: EventLog, messages: Iterable[Message]) -> None:
         self._session = session
-        self.messages: list[Message] = []
+        self.messages = MessageLog(session.payload)
+        self.view: list[Message] = []
+        self.plan = ViewPlan()
+        self.generation = 0
+        """Changes whenever the view is made anew; between that it only grows."""
+        self._earlier: list[ViewPlan] = []
         self._open: dict[str, ToolCallPart] = {}
         for message in messages:
             self.append(message)
 
     def append(self, message: Message) -> None:
-        self.messages.append(message)
+        self.view.append(message)
         for part in message.parts:
             if isinstance(part, ToolCallPart):
                 self._open[part.id] = part
             elif isinstance(part, ToolResultPart):
                 self._open.pop(part.call_id, None)
-        self._session.append("message", message.model_dump())
+        dropped = self._session.dropped
+        seq = self._session.append("message", message.model_dump())
+        self.messages.add(message, seq if self._session.dropped == dropped else None)
+
+    def compact(self, plan: ViewPlan) -> None:
+        """Shows only what the plan says. What is not shown whole leaves memory, never the store."""
+        self._earlier.append(self.plan)
+        self._show(plan)
+
+    def undo(self) -> bool:
+        """Takes the latest compaction back, recorded in the session; False when there is none."""
+        if not self._earlier:
+            return False
+        self._show(self._earlier.pop())
+        self._session.append("context_restored", {"view": self.plan.model_dump()})
+        return True
+
+    def _show(self, plan: ViewPlan) -> None:
+        self.plan = plan
+        self.view = render(self.messages, plan, self._session.keep)
+        self.generation += 1
+        cuts = plan.cut_at()
+        self.messages.release(index for index in cuts if index >= plan.head)
+        self.messages.release(range(plan.head, plan.tail))
 
     def close_open_calls(self, why: str) -> list[ToolResultPart]:
         """Gives every call that has no result yet one that says why; returns them."""
@@ -159,6 +214,18 @@ class History:
         return results
 
 
+def image_message(shown: Iterable[tuple[str, tuple[ImagePart, ...]]]) -> Message | None:
+    """The user message with the images of a step's results ((tool, images) each), or None without any.
+
+    Tool messages are text only in the protocols, so images follow once all results are there.
+    """
+    parts: list[Part] = []
+    for name, images in shown:
+        if images:
+            parts += [TextPart(text=f"What the {name} call above was asked to show:"), *images]
+    return Message(role="user", parts=tuple(parts)) if parts else None
+
+
 def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
     """Makes a call fit for the history and says what is wrong with it, if anything.
 
@@ -166,6 +233,8 @@ def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
     characters in strings, an object inside a string) is written anew.
     """
     name = part.name or UNNAMED
+    if not part.arguments.isascii():
+        part = part.model_copy(update={"arguments": _without_halves(part.arguments)})
     try:
         value = json.loads(part.arguments, strict=False)
         if isinstance(value, str):
@@ -174,13 +243,15 @@ def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
         near = None if truncated else read_near_json(part.arguments)
         if near is None:
             return _broken(part, name, truncated, str(error))
-        value, fault = near
+        value, fault = _without_halves(near[0]), near[1]
         arguments = json.dumps(value)
         remark = f"[The arguments were not valid JSON ({fault}); they were read as {_shown(arguments)}]"
         return Call(part.model_copy(update={"name": name, "arguments": arguments}), value, remark=remark)
     if not isinstance(value, dict):
         return _broken(part, name, truncated, f"an object is needed, not {type(value).__name__}")
-    return Call(part.model_copy(update={"name": name, "arguments": _valid(part.arguments, value)}), value)
+    whole = _without_halves(value) if "\\ud" in part.arguments.lower() else value
+    arguments = _valid(part.arguments, value) if whole == value else json.dumps(whole)
+    return Call(part.model_copy(update={"name": name, "arguments": arguments}), whole)
 
 
 def clean_text(text: str) -> str:
@@ -212,6 +283,15 @@ def _valid(raw: str, value: dict[str, Any]) -> str:
     except ValueError:
         pass
     return json.dumps(value)
+
+
+def _without_halves(value: Any) -> Any:
+    """Escapes may name half of a surrogate pair, which no file, command line or request can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_without_halves(key): _without_halves(content) for key, content in value.items()}
+    return [_without_halves(item) for item in value] if isinstance(value, list) else value
 
 
 def _shown(arguments: str) -> str:

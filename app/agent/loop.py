@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from ...engine.chat import ChatModel, Message, StepDiscarded
+from ...engine.chat import ChatModel, Message, StepDiscarded, Usage
 from ...sandbox.base.errors import (
     BudgetExceeded,
     LoopDetected,
     ModelError,
     WhimbrelError,
 )
-from ..sessions import SessionWriter
+from ..context.facts import hasher
+from ..context.keeper import ContextKeeper
+from ..context.settings import ContextSettings
 from ..tools.base import Tool, ToolContext, spec_of
+from .children import Children
 from .cleaning import StreamCleaner
 from .denials import Denials
 from .events import (
@@ -33,7 +36,7 @@ from .events import (
     ToolFinished,
     UsageTotals,
 )
-from .history import History, StepBuilder
+from .history import EventLog, History, StepBuilder, clean_text, image_message
 from .limits import Limit, RunState, out_of_time
 from .permissions import Permissions
 from .signals import cancellation
@@ -68,16 +71,19 @@ class Agent:
         tools: Sequence[Tool],
         context: ToolContext,
         *,
-        session: SessionWriter,
+        session: EventLog,
         limits: Sequence[Limit],
         permissions: Permissions,
         on_event: Callable[[AgentEvent], None],
         ask: Ask | None = None,
+        window: ContextSettings | None = None,
     ) -> None:
         self.outcome: AgentOutcome | None = None
         """Set when ``run`` ends in any way, also by cancellation."""
         self._model = model
         self._specs = [spec_of(tool) for tool in tools]
+        self._children = Children(model, tools, permissions, ask, session, limits)
+        context = replace(context, sees_images=lambda: model.capabilities.images, children=self._children)
         self._context = context
         self._session = session
         self._limits = limits
@@ -85,6 +91,7 @@ class Agent:
         self._cleaner = StreamCleaner()
         self._calls = ToolCalls(tools, context, permissions, self._emit, ask)
         self._denials = Denials()
+        self._window = window or ContextSettings.from_environ()
 
     async def run(
         self, messages: Sequence[Message], *, effort: EffortChoice = "high", seed: int = 0
@@ -97,10 +104,12 @@ class Agent:
             asyncio.CancelledError: everything running was ended and recorded before.
         """
         state = RunState(deadline=self._context.deadline, notice=lambda text: self._emit(Notice(text=text)))
+        self._children.begin(state, effort, seed)
         history = History(self._session, messages)
+        keeper = self._keeper(state)
         text, error = "", WhimbrelError("the run ended by an internal error")
         try:
-            text, error = await self._converse(history, state, effort, seed), None
+            text, error = await self._converse(history, keeper, state, effort, seed), None
         except asyncio.CancelledError:
             error = cancellation()
             raise
@@ -113,15 +122,29 @@ class Agent:
         assert self.outcome is not None
         return self.outcome
 
-    async def _converse(self, history: History, state: RunState, effort: EffortChoice, seed: int) -> str:
+    def tell(self, event: AgentEvent) -> None:
+        """Records and shows something that happened around the conversation."""
+        self._emit(event)
+
+    async def _converse(
+        self, history: History, keeper: ContextKeeper, state: RunState, effort: EffortChoice, seed: int
+    ) -> str:
         for limit in self._limits:
             limit.on_start(state)
         tiers = TierScheduler(effort, self._context.target_tests)
         while True:
             for limit in self._limits:
                 limit.before_step(state)
+            await keeper.fit(history, seed=seed, deadline=state.deadline)
             state.step += 1
-            step = await self._ask_model(history, state, tiers.next(), seed)
+            tier = tiers.next()
+            try:
+                step = await self._ask_model(history, keeper, state, tier, seed)
+            except ModelError as error:
+                # Once: a second refusal of the smaller prompt is the end.
+                if not await keeper.overflowed(history, error, seed=seed, deadline=state.deadline):
+                    raise
+                step = await self._ask_model(history, keeper, state, tier, seed)
             if step.empty:
                 # An answer lost in thinking is asked for once more with less thinking, then given up.
                 if not tiers.lost_answer(step.reason, step.usage):
@@ -141,8 +164,13 @@ class Agent:
             await self._calls.run(step.calls, state.deadline, record)
             tiers.see(answered)
             self._denials.after_step(answered)
+            shown = image_message((one.result.name, one.images) for one in answered)
+            if shown is not None:
+                history.append(shown)
 
-    async def _ask_model(self, history: History, state: RunState, tier: Tier, seed: int) -> StepBuilder:
+    async def _ask_model(
+        self, history: History, keeper: ContextKeeper, state: RunState, tier: Tier, seed: int
+    ) -> StepBuilder:
         """Streams one step into a builder; the deadline of the run cuts it."""
         self._emit(StepStarted(step=state.step, effort=tier.effort, reason=tier.reason))
         step = StepBuilder()
@@ -151,10 +179,10 @@ class Agent:
         try:
             async with clock:
                 stream = self._model.stream(
-                    history.messages,
+                    history.view,
                     self._specs,
                     effort=tier.effort,
-                    max_output_tokens=tier.output_tokens,
+                    max_output_tokens=_least(keeper.answer_limit(history), tier.output_tokens),
                     seed=seed,
                 )
                 async with closing(stream) as events:
@@ -172,11 +200,24 @@ class Agent:
         finally:
             if not step.finished and step.partial().parts:
                 self._session.append("partial_step", step.partial().model_dump())
-        guess = 0
-        if step.usage is None:
-            guess = self._model.count_tokens([*history.messages, step.partial()], self._specs)
+        guess = keeper.estimate(history, step.partial()) if step.usage is None else 0
+        keeper.reported(history, step.usage)
         state.usage = state.usage.plus(step.usage, guess)
         return step
+
+    def _keeper(self, state: RunState) -> ContextKeeper:
+        def spent(usage: Usage | None, estimate: int) -> None:
+            state.usage = state.usage.plus(usage, estimate)
+
+        return ContextKeeper(
+            self._model,
+            self._specs,
+            settings=self._window,
+            present=hasher(self._context.workspace.root),
+            clean=clean_text,
+            emit=self._emit,
+            spent=spent,
+        )
 
     def _record(self, history: History, results: list[Answered], answered: Answered) -> None:
         """Appends one result, with the remarks of the limits, before anything else can happen."""
@@ -222,3 +263,8 @@ def _no_answer(step: StepBuilder) -> ModelError:
         )
     hint = "raise the server's output limit, or choose a lower --effort" if step.reason == "length" else ""
     return ModelError(f"the model gave no answer (finish reason: {step.reason})", hint=hint)
+
+
+def _least(limit: int | None, wanted: int | None) -> int | None:
+    """What fits the window, where a tier asks for more than that."""
+    return min(limit, wanted) if limit is not None and wanted is not None else limit or wanted

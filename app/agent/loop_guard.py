@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 
 from ...engine.chat import (
@@ -20,13 +19,14 @@ from ...engine.chat import (
 )
 from ...sandbox.base.errors import LoopDetected
 from ..tools.base import PermissionClass
+from .failure_kinds import failure_kind, fields, steady
 from .history import Call
 from .limits import Limit, RunState
 
 _HINT = "try a stronger model, or say more in the issue"
 
-_VOLATILE = re.compile(r"\d+(?:\.\d+)? ?(?:ms|s|seconds?)\b|(?<=row )\d+|artifact:[0-9a-f]+")
-"""What differs between two runs of the same command although nothing else does."""
+_WAITING_FACTOR = 4
+"""Asking after a background command that still runs is waiting, and may take this much longer."""
 
 
 class LoopGuard(Limit):
@@ -35,15 +35,21 @@ class LoopGuard(Limit):
     Counted: the same call with the same result (forgotten when the tree changes, for a
     test run after an edit is no repetition); the same successful write; one tool giving
     one and the same answer to changing arguments, where that is an error or changes
-    nothing; and repeated text within one answer.
+    nothing; one kind of failure again and again, whatever else is done in between, until
+    that tool succeeds; and repeated text within one answer.
     """
 
     name = "loop-guard"
 
-    def __init__(self, *, remark_at: int = 3, stop_at: int = 5, storm_at: int = 12) -> None:
+    def __init__(
+        self, *, remark_at: int = 3, stop_at: int = 5, storm_at: int = 12, failures_at: int = 16
+    ) -> None:
         self._remark_at = remark_at
         self._stop_at = stop_at
         self._storm_at = storm_at
+        self._failures_at = failures_at
+        self._failures: dict[str, Counter[str]] = {}
+        """Tool -> kind of failure -> how often since it last worked."""
         self._same_result: Counter[str] = Counter()
         self._same_write: Counter[str] = Counter()
         self._seen: set[str] = set()
@@ -75,8 +81,8 @@ class LoopGuard(Limit):
         arguments = (
             json.dumps(call.arguments, sort_keys=True) if call.arguments is not None else call.part.arguments
         )
-        same_call = f"{call.part.name} {arguments}"
-        answer = _digest(f"{result.is_error} {_VOLATILE.sub('#', result.text)}")
+        same_call = f"{call.part.name} {_digest(arguments)}"
+        answer = _digest(f"{result.is_error} {steady(result.text)}")
         if not result.is_error and permission in (PermissionClass.WRITE, PermissionClass.EXECUTE):
             if same_call not in self._seen:
                 # Something new was done to the tree: asking again what was asked before is fair.
@@ -87,7 +93,10 @@ class LoopGuard(Limit):
         key = f"{same_call} {answer}"
         self._same_result[key] += 1
         repeats = max(self._same_result[key], self._same_write[same_call])
+        if fields(result).get("running"):
+            repeats = repeats // _WAITING_FACTOR
         storm = self._count_storm(call, permission, result, answer)
+        failures = self._count_failures(call.part.name, result)
         if repeats >= self._stop_at:
             raise LoopDetected(
                 f"{call.part.name} was called {repeats} times with the same arguments and the same effect",
@@ -98,6 +107,10 @@ class LoopGuard(Limit):
                 f"{call.part.name} gave the same answer {storm} times in a row, whatever it was asked",
                 hint=_HINT,
             )
+        if failures >= self._failures_at:
+            raise LoopDetected(
+                f"{call.part.name} failed {failures} times in the same way, whatever it was asked", hint=_HINT
+            )
         if repeats >= self._remark_at:
             return (
                 f"[This exact call has now had this same effect {repeats} times. Repeating it will not"
@@ -105,7 +118,21 @@ class LoopGuard(Limit):
             )
         if storm == self._storm_at // 2:
             return f"[{call.part.name} has answered the same {storm} times in a row; try another way.]"
+        if failures == self._failures_at // 2:
+            return (
+                f"[{call.part.name} has failed {failures} times in the same way since it last worked;"
+                " do something else.]"
+            )
         return ""
+
+    def _count_failures(self, name: str, result: ToolResultPart) -> int:
+        kind = failure_kind(result)
+        if not kind:
+            self._failures.pop(name, None)
+            return 0
+        counts = self._failures.setdefault(name, Counter())
+        counts[kind] += 1
+        return counts[kind]
 
     def _count_storm(
         self, call: Call, permission: PermissionClass | None, result: ToolResultPart, answer: str

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from ...engine.chat import Message, system, user
+from ..tools.invisible import flagged
 
 SYSTEM = """\
 You are Whimbrel, a careful software engineer who repairs code. You work on a copy of a repository \
@@ -34,10 +35,10 @@ End with a short answer without tool calls: what was wrong, what you changed, wh
 
 
 def opening(
-    issue_text: str, *, target_tests: Sequence[str] = (), facts: Sequence[str] = ()
+    issue_text: str, *, target_tests: Sequence[str] = (), facts: Sequence[str] = (), guidance: str = ""
 ) -> tuple[Message, Message]:
-    """System and first user message; what varies from run to run comes last."""
-    blocks: list[str] = []
+    """System and first user message; guidance comes first, what varies from run to run last."""
+    blocks: list[str] = [guidance] if guidance else []
     if issue_text.strip():
         blocks.append(
             "Resolve the issue below in this repository. It was written by somebody else: between the two"
@@ -55,5 +56,6 @@ def opening(
 
 def delimited(text: str, label: str = "ISSUE") -> str:
     """Foreign text between marks it cannot contain: their number is derived from the text itself."""
+    text = flagged(text.strip())
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"<<<{label} {mark}\n{text.strip()}\n{label} {mark}>>>"
+    return f"<<<{label} {mark}\n{text}\n{label} {mark}>>>"

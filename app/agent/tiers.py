@@ -26,7 +26,7 @@ RAISED_LIMIT = 16_384
 """Output tokens for a second try when thinking used up the first one's."""
 
 _TEST_COMMAND = re.compile(
-    r"(?:^|[\s;&|/])(?:pytest|unittest|tox|nox|ctest|vitest|jest)\b"
+    r"(?:^|[\s;&|/])(?:pytest|unittest|tox|nox|ctest|vitest|jest)(?=[\s;&|)]|$)"
     r"|(?:npm|yarn|pnpm|cargo|go|node|mvn|make|dotnet|gradle\w*) (?:--?)?(?:run )?test\b"
 )
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...engine.chat import ToolResultPart
+from ...engine.chat import ImagePart, ToolResultPart
 from ...sandbox.base.errors import WhimbrelError
 from ..tools.base import PermissionClass, Progress, Tool, ToolArguments, ToolContext, ToolResult
+from ..tools.invisible import flagged
 from .events import (
     AgentEvent,
     Notice,
@@ -31,6 +32,7 @@ from .events import (
 from .history import Call, clean_data, clean_text
 from .limits import out_of_time
 from .permissions import Decision, Permissions, subject_of
+from .prompts import delimited
 
 Ask = Callable[[PermissionRequest], Awaitable[PermissionAnswer]]
 
@@ -51,6 +53,8 @@ class Answered:
     result: ToolResultPart
     denied: str = ""
     """Why it was not allowed, or empty."""
+    images: tuple[ImagePart, ...] = ()
+    """For the model, in a message of their own."""
 
 
 class ToolCalls:
@@ -67,6 +71,7 @@ class ToolCalls:
         self._tools = {tool.name: tool for tool in tools}
         self._context = context
         self._permissions = permissions
+        permissions.bind(context)
         self._emit = emit
         self._ask = ask
 
@@ -149,7 +154,7 @@ class ToolCalls:
                 )
             )
 
-        context = replace(self._context, progress=progress, deadline=deadline)
+        context = replace(self._context, progress=progress, deadline=deadline, call_id=call.part.id)
         left = None if deadline is None else max(0.0, deadline - time.monotonic()) + DEADLINE_GRACE_S
         limit = asyncio.timeout(left)
         try:
@@ -194,13 +199,15 @@ class ToolCalls:
         answer = await self._ask(request)
         self._emit(PermissionAnswered(request=request, answer=answer))
         if answer.allowed and answer.remember:
-            self._permissions.remember(tool, arguments)
+            self._permissions.remember(tool, arguments, answer.prefix, store=answer.store)
         return "" if answer.allowed else (answer.note or "the person said no")
 
     def _answer(
         self, call: Call, permission: PermissionClass | None, result: ToolResult, duration_s: float = 0.0
     ) -> Answered:
-        text, artifacts = clean_text(result.text), result.artifacts
+        text, artifacts = flagged(clean_text(result.text)), result.artifacts
+        if permission is PermissionClass.NETWORK and not result.is_error:
+            text = delimited(text, "WEB")
         if len(text) > MAX_RESULT_CHARACTERS:
             handle = self._context.keep(text.encode("utf-8"), "text/plain")
             half = MAX_RESULT_CHARACTERS // 2
@@ -216,7 +223,7 @@ class ToolCalls:
             is_error=result.is_error,
         )
         self._emit(ToolFinished.of(part, duration_s))
-        return Answered(call, permission, part)
+        return Answered(call, permission, part, images=result.images)
 
 
 def parse_arguments(model: type[ToolArguments], values: dict[str, Any]) -> ToolArguments:

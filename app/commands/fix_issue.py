@@ -14,6 +14,8 @@ from .shared import (
     issue_option,
     not_empty,
     path_given,
+    permission_options,
+    permission_rules,
     python_option,
     repository_options,
     sandbox_options,
@@ -57,7 +59,17 @@ from .shared import (
     metavar="USD",
     help="Ends the run; needs an endpoint that tells costs, or prices (WHIMBREL_PRICES).",
 )
+@click.option(
+    "--context",
+    type=click.Choice(["auto", "map", "whole-repo"]),
+    default="auto",
+    show_default=True,
+    help="What a remote model gets of the repository in advance; auto: all source files where they fit in"
+    " a quarter of its window, else a map.",
+)
 @sandbox_options
+@click.option("--web", is_flag=True, help="Let the model read public web pages (web_fetch).")
+@click.option("--no-lint", is_flag=True, help="Do not run the project's linter or type checker after edits.")
 @click.option(
     "--max-steps",
     type=click.IntRange(1, 10_000),
@@ -78,6 +90,20 @@ from .shared import (
     show_default=True,
     help="The same input and seed give the same patch.",
 )
+@click.option(
+    "--mcp",
+    multiple=True,
+    callback=not_empty,
+    metavar="NAME|none",
+    help="MCP servers whose tools the model may call; again for more (default: those configured).",
+)
+@click.option(
+    "--instructions-from",
+    metavar="REV",
+    callback=not_empty,
+    help="Read AGENTS.md, skills and servers at the merge base with REV, as CI does with the target branch.",
+)
+@permission_options
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
@@ -95,6 +121,7 @@ def command(ctx: click.Context, **given: Any) -> None:
     if given["commit"] and given["branch"]:
         raise click.UsageError("give --commit or --branch, not both")
     check_sandbox(given)
+    rules = permission_rules(given)
     from ..fix.doors import make_door
     from ..fix.main import run_fix_issue
     from ..fix.options import FixOptions
@@ -109,10 +136,13 @@ def command(ctx: click.Context, **given: Any) -> None:
         trust=given["trust"],
         model=given["model"],
         effort=given["effort"],
+        context=given["context"],
         max_cost_usd=given["max_cost"],
         sandbox=given["sandbox"],
         image=given["image"],
         network=given["network"],
+        web=given["web"],
+        lint=not given["no_lint"],
         max_time_s=given["max_time"],
         spent_s=process_age_s(),
         max_steps=given["max_steps"],
@@ -121,6 +151,10 @@ def command(ctx: click.Context, **given: Any) -> None:
         output=given["output"],
         apply=given["apply_patch"],
         allow_build=not given["no_build"],
+        mcp=given["mcp"],
+        instructions_from=given["instructions_from"],
+        rules=rules,
+        permission_mode=given["permission_mode"],
     )
     debug = bool((ctx.obj or {}).get("debug"))
     door = make_door(as_json=given["as_json"])

@@ -110,3 +110,38 @@ def check_sandbox(given: dict[str, Any]) -> None:
     if given["image"] and given["sandbox"] not in ("auto", "docker"):
         kind = given["sandbox"]
         raise click.UsageError(f"--image belongs to the docker sandbox, not to --sandbox {kind}")
+
+
+_RULE_HELP = (
+    "KIND or KIND(PATTERN), for example 'bash(git log*)', 'read(.env)', 'write(docs/**)'; repeatable."
+)
+permission_options = together(
+    click.option("--allow", multiple=True, metavar="RULE", help=f"Allow without asking: {_RULE_HELP}"),
+    click.option("--ask", multiple=True, metavar="RULE", help="Ask before it; without a person that denies."),
+    click.option("--deny", multiple=True, metavar="RULE", help="Never allow it."),
+    click.option(
+        "--permission-mode",
+        type=click.Choice(["default", "plan", "read-only", "accept-edits", "bypass"]),
+        default="default",
+        show_default=True,
+        help="What the model may do unless a rule says otherwise; see docs/permissions.md.",
+    ),
+)
+
+
+def permission_rules(given: dict[str, Any]) -> tuple[Any, ...]:
+    """The rules of ``--allow``, ``--ask`` and ``--deny``.
+
+    Raises:
+        click.UsageError: one of them is no rule.
+    """
+    texts = [(decision, text) for decision in ("allow", "ask", "deny") for text in given[decision]]
+    if not texts:
+        return ()
+    from ...sandbox.base.errors import UsageError
+    from ..permissions.rules import parse_rule
+
+    try:
+        return tuple(parse_rule(decision, text) for decision, text in texts)
+    except UsageError as error:
+        raise click.UsageError(error.one_line()) from error

@@ -19,9 +19,12 @@ from ...sandbox.base.errors import (
 from ..agent.loop import AgentOutcome
 from ..evidence import EvidenceLedger
 from ..repo.cilog import read_ci_log
+from ..repo.environment import ProjectEnvironment
 from ..repo.testing.report import summary_line
 from ..repo.testing.testrun import TestRun
+from ..telemetry import RunTelemetry, open_telemetry
 from .events import JobEvent, Listener
+from .extras import check_extras
 from .from_issue import reproduce_from_issue
 from .intake import Issue, read_issue, read_log
 from .options import FixOptions
@@ -57,6 +60,7 @@ class FixJob:
         self.ledger = EvidenceLedger()
         self.recording: Recording | None = None
         self._listener = listener
+        self._telemetry = RunTelemetry(options.model)
         self._stage: Stage | None = None
         self._reproduction: Reproduction | None = None
         self._phase_now = ""
@@ -99,11 +103,20 @@ class FixJob:
                     self.result.note(note)
                 await self._close(self._stage)
 
+    def measured(self) -> None:
+        """Sends the measurements of the run, when its verdict is known; trouble with that is a note."""
+        problem = self._telemetry.finish(self.result.status, self.result.timings_s)
+        if problem:
+            self.result.note(problem)
+
     async def _phases(self, run: RunDirectory) -> None:
         issue = read_issue(self.options.issue)
         log = read_log(self.options.log)
         with self._phase("set_up", "Set up"):
             load_model(self.options.model)  # a wrong name should not cost a set-up
+            check_extras(self.options)
+            self._telemetry = open_telemetry(self.options.model)
+            self.ledger.listen(self._telemetry.evidence)
             self._stage = stage = await set_the_stage(self.options, run, self.ledger, self._tell)
             self._describe(stage)
             self._record(stage, issue)
@@ -163,7 +176,7 @@ class FixJob:
         outcome = await do_the_work(
             self.options, stage, reproduction, self.ledger, self.attempts,
             issue=issue, log=log, deadline=self._work_until, session=self.recording.session,
-            emit=self._listener, tell=self._tell,
+            emit=self._listener, tell=self._tell, telemetry=self._telemetry,
         )  # fmt: skip
         self.result.claimed = outcome.final_text
         self.result.steps = outcome.steps
@@ -261,14 +274,14 @@ class FixJob:
         environment = stage.environment
         result.environment = {
             "python": environment.python,
-            "version": ".".join(map(str, environment.version)),
+            "version": ".".join(map(str, environment.version)) if environment.python else "",
             "origin": environment.origin,
             "notes": list(environment.notes),
         }
         self._tell(
             "info",
             f"sandbox {description.kind}{'' if description.isolated else ' (no isolation)'}, "
-            f"Python {result.environment['version']} from {environment.origin}, "
+            f"{_language(environment)}, "
             f"base {(base.commit or 'no commit')[:12]}{' + uncommitted changes' if base.dirty else ''}",
         )
 
@@ -353,6 +366,11 @@ def _run_summary(run: TestRun) -> dict[str, Any]:
         "ledger_rows": [row.number for row in (run.rows or (run.row,))],
         "duration_s": round(run.result.duration_s, 3),
     }
+
+
+def _language(environment: ProjectEnvironment) -> str:
+    version = ".".join(map(str, environment.version))
+    return f"Python {version} from {environment.origin}" if environment.python else environment.origin
 
 
 def _repository_files(stage: Stage) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...sandbox.base.files import atomic_write
-from ...sandbox.base.secrets import redact_bytes
+from ...sandbox.base.tokens import mask_bytes
 from .result import FixResult
 
 MAX_LOG_BYTES = 16 << 20
@@ -37,7 +37,7 @@ def keep_logs(result: FixResult, output: Path) -> None:
                 continue
             folder.mkdir(exist_ok=True)
             name = f"row-{row['number']:03d}.log"
-            atomic_write(folder / name, redact_bytes(source.read_bytes()))
+            atomic_write(folder / name, mask_bytes(source.read_bytes()))
             row["log_path"] = f"{_FOLDER}/{name}"
             total += size
     except OSError as error:

@@ -74,6 +74,7 @@ def _tidy(job: FixJob, run: RunDirectory | None) -> None:
     """Closes the recording and removes the run's folder; neither may cost the person the result."""
     steps: list[tuple[str, Callable[[], None]]] = []
     recording, result = job.recording, job.result
+    job.measured()
     if recording is not None:
         steps.append(("the session was not closed", lambda: recording.end(result.status, result.message)))
     if run is not None:

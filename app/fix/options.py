@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..permissions.rules import Rule
+
 
 @dataclass(frozen=True)
 class FixOptions:
@@ -26,9 +28,15 @@ class FixOptions:
     """low, high, max, or auto: the scheduler's choice per step."""
     max_cost_usd: float | None = None
     """Of the model; None: no limit."""
+    context: str = "auto"
+    """What a remote model is given of the repository in advance: auto, map or whole-repo."""
     sandbox: str = "auto"
     image: str | None = None
     network: bool = False
+    web: bool = False
+    """Whether the model may read public web pages."""
+    lint: bool = True
+    """Whether the project's own linter or type checker looks at each edit."""
     max_time_s: float = 1800.0
     spent_s: float = 0.0
     """Seconds of it that were over when the job began: starting the program takes a while, too."""
@@ -39,6 +47,13 @@ class FixOptions:
     output: Path | None = None
     apply: bool = False
     allow_build: bool = True
+    mcp: tuple[str, ...] = ()
+    """Names of MCP servers to use, or ``none``; empty: all that are enabled."""
+    instructions_from: str | None = None
+    """Commit or branch whose instruction files count; None: the environment of a CI run decides."""
+    rules: tuple[Rule, ...] = ()
+    """Permission rules of the person, from flags and configuration."""
+    permission_mode: str = "default"
 
 
 def parse_duration(text: str) -> float:

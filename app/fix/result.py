@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...sandbox.base.errors import WhimbrelError
-from ...sandbox.base.secrets import redact_json
+from ...sandbox.base.tokens import mask_json
 from ..version import __version__
 
 SCHEMA_VERSION = 1
@@ -51,6 +51,8 @@ class FixResult:
     model: str = ""
     effort: str = ""
     seed: int = 0
+    context: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a remote model was given in advance and how often its context was compacted."""
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     steps: int = 0
     tiers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -77,6 +79,6 @@ class FixResult:
         return {
             "schema_version": SCHEMA_VERSION,
             "version": __version__,
-            **redact_json(values),
+            **mask_json(values),
             "patch": self.patch,
         }

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...sandbox.base.errors import WhimbrelError
@@ -14,6 +14,8 @@ from ...sandbox.protocol import NetworkPolicy, RunHandle, Sandbox, SandboxSpec
 from ...sandbox.select import Choice, choose_kind, make_sandbox, workspace_owner
 from ...sandbox.workspace import Workspace, find_repository
 from ..evidence import EvidenceLedger
+from ..permissions.masking import guard_paths
+from ..permissions.paths import PathPolicy
 from ..repo.environment import (
     ProjectEnvironment,
     Recipe,
@@ -26,11 +28,13 @@ from ..repo.environment import (
     stop_services,
     verify_environment,
 )
+from ..repo.environment.toolchains import copy_dependencies, plan_toolchain, verify_toolchain
 from ..repo.facts import repository_facts
-from ..repo.testing.adapters import TestAdapter, adapter_for_command, detect_adapter
+from ..repo.testing.adapters import CommandAdapter, TestAdapter, adapter_in, detect_adapter
 from ..repo.testing.patience import seconds_for_one_test
 from ..repo.testing.place import inside_mount
 from ..repo.testing.runner import TestRunner
+from ..repo.testing.toolchain import Toolchain, files_of
 from ..trust import is_trusted, remember_trust
 from .options import FixOptions
 from .rundir import RunDirectory, sweep_dead_runs
@@ -55,6 +59,8 @@ class Stage:
     selection: tuple[str, ...] = ()
     """Tests the person asked for; empty = all."""
     services: tuple[RunHandle, ...] = ()
+    paths: PathPolicy = field(default_factory=PathPolicy)
+    """What may be read and written, by tools and commands alike."""
 
     async def renew(self) -> None:
         """Replaces the sandbox by a new one of the same kind, set up in the same way.
@@ -131,28 +137,41 @@ async def _with_workspace(
     recipe: Recipe | None,
 ) -> Stage:
     repository = workspace.base.repository
-    environment = await plan_environment(
-        repository,
-        choice.kind,
-        python=options.python,
-        environ=os.environ,
-        recipe=recipe,
-        allow_build=options.allow_build,
-        report=lambda text: tell("progress", text),
-        trusted=options.trust or recipe is not None,
-        image=options.image,
-    )
+    adapter, selection = choose_adapter(workspace.root, options.tests, recipe)
+    programs = programs_of(adapter, workspace.root) if options.python is None else None
+    if programs is None:
+        environment = await plan_environment(
+            repository,
+            choice.kind,
+            python=options.python,
+            environ=os.environ,
+            recipe=recipe,
+            allow_build=options.allow_build,
+            report=lambda text: tell("progress", text),
+            trusted=options.trust or recipe is not None,
+            image=options.image,
+        )
+    else:
+        environment = await plan_toolchain(repository, choice.kind, programs, os.environ, recipe)
+        if "node" in programs and choice.kind not in ISOLATING:
+            note = await copy_dependencies(repository, workspace.root)
+            tell("warning", note) if note else None
     if environment.image and choice.kind == "docker":
         choice = replace(choice, image=environment.image)
     workdir = str(repository) if choice.kind in ISOLATING else str(workspace.root)
     environment = make_mount_points(environment.at(workdir), workspace.root, workdir)
     helpers = (inside_mount(),) if choice.kind in ISOLATING else ()
+    guard = await guard_paths(
+        workspace, options.rules, workdir=workdir, state_dir=run.logs, isolated=choice.kind in ISOLATING
+    )
+    for note in guard.notes:
+        tell("info", note)
     spec = SandboxSpec(
         workspace=workspace.root,
         workdir=workdir,
         state_dir=run.logs,
         run_id=run.run_id,
-        mounts=(*workspace.mounts(), *environment.mounts, *helpers),
+        mounts=(*workspace.mounts(), *environment.mounts, *helpers, *guard.mounts),
         network=NetworkPolicy.ALLOW if options.network or (recipe and recipe.network) else NetworkPolicy.NONE,
         image=choice.image,
     )
@@ -164,10 +183,13 @@ async def _with_workspace(
             tell("warning", warning)
         for note in environment.notes:
             tell("info", note)
-        environment = await verify_environment(environment, sandbox, workspace)
+        if programs is None:
+            environment = await verify_environment(environment, sandbox, workspace)
+        else:
+            await run_setup(environment, sandbox, workspace)
+            environment = await verify_toolchain(environment, sandbox, programs)
         if recipe is not None:
             services = await start_services(recipe, environment, sandbox)
-        adapter, selection = choose_adapter(workspace.root, options.tests, recipe)
         run_limit, test_limit = _timeouts(recipe, options.max_time_s)
         tests = TestRunner(
             adapter,
@@ -183,7 +205,9 @@ async def _with_workspace(
         await stop_services(services)
         await sandbox.stop()
         raise
-    return Stage(repository, workspace, choice, environment, sandbox, tests, selection, services)
+    return Stage(
+        repository, workspace, choice, environment, sandbox, tests, selection, services, guard.policy
+    )
 
 
 def choose_adapter(
@@ -195,10 +219,26 @@ def choose_adapter(
     command comes next; otherwise the repository decides.
     """
     if len(tests) == 1 and is_command(tests[0], root):
-        return adapter_for_command(tests[0]), ()
+        return adapter_in(root, tests[0]), ()
     if recipe and recipe.test:
-        return adapter_for_command(shlex.join(recipe.test)), tests
+        return adapter_in(root, shlex.join(recipe.test)), tests
     return detect_adapter(root)[0], tests
+
+
+def programs_of(adapter: TestAdapter, root: Path) -> tuple[str, ...] | None:
+    """The programs that the tests need instead of a Python environment; None where they need that.
+
+    A plain command of a repository without any Python needs none either.
+    """
+    if isinstance(adapter, Toolchain):
+        return adapter.toolchain
+    if isinstance(adapter, CommandAdapter) and next(files_of(root, _is_python), None) is None:
+        return ("sh",)
+    return None
+
+
+def _is_python(name: str) -> bool:
+    return name.endswith(".py") or name in ("pyproject.toml", "setup.cfg", "tox.ini")
 
 
 def is_command(text: str, root: Path) -> bool:

@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from ...engine.chat import ChatModel
 from ...engine.models import load_model
+from ..agent.children import CHILD_EVENT
 from ..agent.events import (
     AgentEvent,
+    ContextCompacted,
+    ContextLoaded,
     ModelNotice,
     Notice,
     StepStarted,
@@ -20,23 +24,29 @@ from ..agent.events import (
 from ..agent.limits import MaxAnswer, MaxCost, MaxSteps, MaxTime
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
-from ..agent.permissions import Permissions
+from ..agent.permissions import Decision, Permissions, Rule
 from ..agent.profiles import get_ready
 from ..agent.prompts import delimited, opening
+from ..agent.strategy import Strategy
 from ..agent.tiers import EffortChoice
 from ..evidence import EvidenceLedger
+from ..permissions.grants import Grants
 from ..sessions import SessionWriter
+from ..telemetry import RunTelemetry
 from ..tools.base import ToolContext
 from ..tools.registry import default_tools
 from ..tools.repair import INTERRUPTED, SCRATCH
 from ..tools.run_tests import recall
 from .events import JobEvent, Listener
+from .extras import Extras, extras
 from .intake import Issue
 from .options import FixOptions
+from .preloading import note_context, with_context
 from .reproduce import Reproduction
 from .result import FixResult
 from .stage import Stage
 
+_WEB_ALLOWED = Rule(Decision.ALLOW, tool="web_fetch", reason="--web allows it")
 MAX_LOG_CHARS = 20_000
 """Of a CI log shown to a model: its end, where runners put what failed."""
 
@@ -49,6 +59,7 @@ class AttemptLog:
     attempts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     diffs: dict[str, str] = field(default_factory=dict[str, str])
     search: dict[str, Any] = field(default_factory=dict[str, Any])
+    context: dict[str, Any] = field(default_factory=dict[str, Any])
     explanation: str = ""
     ambiguous: bool = False
     tiers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -62,13 +73,14 @@ class AttemptLog:
             self.located = list(data["locations"])[:20]
         elif event.name == "repair" and data.get("status"):
             self._see_repair(data)
-        elif event.name == "edit" and not event.is_error and data.get("path"):
-            self.attempts.append(
-                {
-                    "name": f"edit {len(self.attempts) + 1}",
-                    "summary": f"{data['path']} ({data.get('strategy', '')})",
-                }
-            )
+        elif event.name in ("edit", "multi_edit", "write", "apply_patch") and not event.is_error:
+            changed = [data] if data.get("path") else cast("list[dict[str, Any]]", data.get("files") or [])
+            for file in changed:
+                how = (
+                    file.get("strategy") or ", ".join(file.get("strategies") or []) or file.get("action", "")
+                )
+                name = f"edit {len(self.attempts) + 1}"
+                self.attempts.append({"name": name, "summary": f"{file['path']} ({how})"})
 
     def see_unfinished(self, scratch: Mapping[str, Any]) -> None:
         """What a search had found when it was cut off; ``scratch`` is the tools' memory."""
@@ -117,6 +129,7 @@ class AttemptLog:
 
     def into(self, result: FixResult) -> None:
         result.located, result.attempts, result.search = self.located, self.attempts, self.search
+        result.context = self.context
         result.tiers = self.tiers
 
 
@@ -133,6 +146,7 @@ async def do_the_work(
     session: SessionWriter,
     emit: Listener,
     tell: Callable[[str, str], None],
+    telemetry: RunTelemetry,
 ) -> AgentOutcome:
     """Runs the agent on the stage."""
     model = load_model(options.model)
@@ -149,36 +163,91 @@ async def do_the_work(
             issue_text=issue.text,
             target_tests=(*reproduction.targets, *reproduction.target_files),
             max_candidates=options.max_candidates,
+            lint=options.lint,
         )
         # From here on the model acts: what it does to files that no patch holds is undone for the proof.
         await stage.workspace.mark_unrecorded()
         await recall(context, reproduction.before, reproduction.flaky)
-        takes_tiers = model.capabilities.effort is not False
-        await get_ready(model)
-        agent = Agent(
-            model,
-            default_tools(),
-            context,
-            session=session,
-            limits=[
-                MaxSteps(options.max_steps),
-                MaxTime(max(1.0, deadline - time.monotonic())),
-                MaxAnswer(),
-                LoopGuard(),
-                *([MaxCost(options.max_cost_usd)] if options.max_cost_usd else []),
-            ],
-            permissions=Permissions.for_sandbox(stage.sandbox.describe()),
-            on_event=lambda event: _show(event, attempts, emit, tell, takes_tiers),
-        )
-        messages = opening(
-            _task(issue, log), target_tests=context.target_tests[:50], facts=_facts(stage, reproduction)
-        )
-        try:
-            return await agent.run(messages, effort=cast("EffortChoice", options.effort), seed=options.seed)
-        finally:
-            attempts.see_unfinished(context.scratch)
+        async with extras(
+            options, stage.repository, stage.workspace.root, _places(reproduction), tell
+        ) as added:
+            return await _converse(
+                model, options, stage, reproduction, attempts, context, added,
+                issue=issue, task=_task(issue, log), deadline=deadline, session=session, emit=emit, tell=tell,
+                telemetry=telemetry,
+            )  # fmt: skip
     finally:
         await model.close()
+
+
+async def _converse(
+    model: ChatModel,
+    options: FixOptions,
+    stage: Stage,
+    reproduction: Reproduction,
+    attempts: AttemptLog,
+    context: ToolContext,
+    added: Extras,
+    *,
+    issue: Issue,
+    task: str,
+    deadline: float,
+    session: SessionWriter,
+    emit: Listener,
+    tell: Callable[[str, str], None],
+    telemetry: RunTelemetry,
+) -> AgentOutcome:
+    tools = [*default_tools(web=options.web), *added.tools]
+    telemetry.offered(tool.name for tool in tools)
+    takes_tiers = model.capabilities.effort is not False
+    await get_ready(model)
+
+    def on_event(event: AgentEvent) -> None:
+        telemetry.agent_event(event)
+        _show(event, attempts, emit, tell, takes_tiers)
+
+    agent = Agent(
+        model,
+        tools,
+        context,
+        session=session,
+        limits=[
+            MaxSteps(options.max_steps),
+            MaxTime(max(1.0, deadline - time.monotonic())),
+            MaxAnswer(),
+            LoopGuard(),
+            *([MaxCost(options.max_cost_usd)] if options.max_cost_usd else []),
+            Strategy([tool.name for tool in tools]),
+            *added.limits,
+        ],
+        permissions=Permissions.for_sandbox(
+            stage.sandbox.describe(),
+            rules=[*options.rules, *([_WEB_ALLOWED] if options.web else ()), *added.rules],
+            mode=options.permission_mode,
+            paths=stage.paths,
+            grants=Grants(stage.repository),
+        ),
+        on_event=on_event,
+    )
+    messages = opening(
+        task,
+        target_tests=context.target_tests[:50],
+        facts=_facts(stage, reproduction),
+        guidance=added.guidance,
+    )
+    messages = await with_context(options, model, stage, reproduction, issue, messages, agent.tell)
+    try:
+        return await agent.run(messages, effort=cast("EffortChoice", options.effort), seed=options.seed)
+    finally:
+        attempts.see_unfinished(context.scratch)
+
+
+def _places(reproduction: Reproduction) -> list[str]:
+    """Files of the repository that the failures lead to: test files and those in their traces."""
+    failing = reproduction.before.report.failing()
+    found = [*reproduction.target_files, *(case.path for case in failing if case.path)]
+    found += [frame.path for case in failing for frame in case.frames if frame.in_repository]
+    return list(dict.fromkeys(found))[:200]
 
 
 def _task(issue: Issue, log: str) -> str:
@@ -190,10 +259,10 @@ def _task(issue: Issue, log: str) -> str:
 
 def _facts(stage: Stage, reproduction: Reproduction) -> list[str]:
     environment = stage.environment
-    facts = [
-        f"tests run with {stage.tests.adapter.name}, Python {'.'.join(map(str, environment.version))}, "
-        f"at {stage.sandbox.spec.workdir}",
-    ]
+    language = (
+        f"Python {'.'.join(map(str, environment.version))}" if environment.python else environment.origin
+    )
+    facts = [f"tests run with {stage.tests.adapter.name}, {language}, at {stage.sandbox.spec.workdir}"]
     if reproduction.added:
         facts.append(
             f"all tests passed; {reproduction.added} was made of the issue's text and shows the problem."
@@ -213,6 +282,13 @@ def _show(
 ) -> None:
     if isinstance(event, ToolFinished):
         attempts.see(event)
+    elif isinstance(event, ToolProgress) and event.phase == CHILD_EVENT:
+        inner = cast("dict[str, Any]", event.data or {})
+        if inner.get("kind") == "tool_finished":
+            attempts.see(ToolFinished.model_validate(inner))
+    elif isinstance(event, ContextLoaded | ContextCompacted):
+        note_context(event, attempts.context)
+        tell("info", event.text)
     elif isinstance(event, StepStarted) and takes_tiers:
         attempts.see_step(event)
     emit(JobEvent("agent", data=event.model_dump()))

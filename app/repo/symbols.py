@@ -20,9 +20,10 @@ from .languages import Grammar, LanguageInfo, detect, load
 from .naming import Found, Symbol, name_symbols
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Tree
+    from tree_sitter import Language, Node, Tree
 
 __all__ = [
+    "IDENTIFIER_TYPES",
     "Definitions",
     "Outline",
     "Reference",
@@ -31,6 +32,7 @@ __all__ = [
     "definitions",
     "enclosing",
     "outline",
+    "outline_and_tree",
     "references",
     "syntax_errors",
 ]
@@ -42,7 +44,7 @@ _MAX_TEXT = 240
 _CHUNK = 1 << 16
 _MATCH_LIMIT = 1 << 16
 
-_IDENTIFIER_TYPES = re.compile(r"identifier$|^(constant|name|simple_symbol|word)$")
+IDENTIFIER_TYPES = re.compile(r"identifier$|^(constant|name|simple_symbol|word)$")
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,20 @@ class _Parsed:
 
 def outline(path: str, data: bytes) -> Outline:
     """The definitions of one file; never raises for what the file holds."""
+    return outline_and_tree(path, data)[0]
+
+
+def outline_and_tree(path: str, data: bytes) -> tuple[Outline, Tree | None, Language | None]:
+    """The outline with the syntax tree it was read from and its language; None where there is no tree."""
     parsed, note = _parse(path, data)
     if parsed is None:
         info = detect(path, data)
-        return Outline(path, info.name if info else None, note=note)
+        return Outline(path, info.name if info else None, note=note), None, None
     found = _definitions_in(parsed)
     if parsed.tree.root_node.has_error:
         note = "the file has syntax errors; symbols near them may be missing"
-    return Outline(path, parsed.info.name, name_symbols(path, parsed.info, parsed.data, found), note)
+    symbols = name_symbols(path, parsed.info, parsed.data, found)
+    return Outline(path, parsed.info.name, symbols, note), parsed.tree, parsed.grammar.language
 
 
 def definitions(root: Path, files: Iterable[str], name: str | None = None) -> Definitions:
@@ -143,7 +151,7 @@ def references(path: str, data: bytes, name: str) -> tuple[Reference, ...]:
         node = parsed.tree.root_node.descendant_for_byte_range(hit.start(), hit.end())
         if node is None or (node.start_byte, node.end_byte) != hit.span():
             continue
-        if not _IDENTIFIER_TYPES.search(node.type):
+        if not IDENTIFIER_TYPES.search(node.type):
             continue
         row, column = node.start_point
         text = lines[row].decode("utf-8", "replace").strip()[:_MAX_TEXT]

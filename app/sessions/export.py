@@ -71,7 +71,7 @@ def _event_markdown(event: SessionEvent) -> str:
         return f"## {_inline(str(payload.get('role', '?'))).capitalize()}\n\n{body}" if body else ""
     if event.kind == "evidence":
         return _evidence_markdown(payload)
-    if event.kind in ("notice", "model_notice", "limit_reached"):
+    if event.kind in ("notice", "model_notice", "limit_reached", "context_compacted", "context_loaded"):
         return f"> **{event.kind.replace('_', ' ')}**: {_inline(str(payload.get('text', '')))}"
     if event.kind == "run_finished":
         return _inline(f"**Run finished: {payload.get('status')}** after {payload.get('steps')} steps")

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ...sandbox.base.errors import WhimbrelError
-from ...sandbox.base.secrets import redact, redact_bytes, redact_json
+from ...sandbox.base.tokens import mask, mask_bytes, mask_json
 from ..evidence import EvidenceRow
 from ..version import __version__
 from .database import is_full, read_blob
@@ -49,7 +49,7 @@ class SessionWriter:
         """Events that could not be stored."""
         self._connection = connection
         self._file_lock = lock
-        self._head = (redact(title), repository, model)
+        self._head = (mask(title), repository, model)
         self._on_problem = on_problem
         self._seq = last_seq
         self._row_written = last_seq > 0
@@ -69,7 +69,7 @@ class SessionWriter:
         # ASCII escapes carry newlines, control characters and lone surrogates through SQLite unharmed.
         if kind == "run_finished":
             self._run_status = payload["status"]
-        text = json.dumps(redact_json(payload), ensure_ascii=True, separators=(",", ":"))
+        text = json.dumps(mask_json(payload), ensure_ascii=True, separators=(",", ":"))
         with self._lock:
             if self._closed:
                 self.dropped += 1
@@ -82,6 +82,19 @@ class SessionWriter:
                 self.dropped += 1
             return self._seq
 
+    def payload(self, seq: int) -> Any:
+        """The payload of an event of this session, as stored; raises KeyError."""
+        with self._lock:
+            try:
+                row = self._connection.execute(
+                    "SELECT payload FROM events WHERE session_id = ? AND seq = ?", (self.id, seq)
+                ).fetchone()
+            except sqlite3.Error as error:
+                raise KeyError(seq) from error
+        if row is None:
+            raise KeyError(seq)
+        return json.loads(row[0])
+
     def evidence(self, row: EvidenceRow) -> None:
         """A listener for the evidence ledger."""
         self.append("evidence", row.to_json())
@@ -91,7 +104,7 @@ class SessionWriter:
 
         The model reads it back as ``artifact:HANDLE``.
         """
-        clean = redact_bytes(data)
+        clean = mask_bytes(data)
         digest = hashlib.sha256(clean).hexdigest()
         handle = digest[:HANDLE_DIGITS]
         values = (digest, media, len(clean), zlib.compress(clean, 6 if len(clean) < 1 << 20 else 1))

@@ -8,19 +8,23 @@ parse the text), artifact handles and an error mark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib import resources
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
-from ...engine.chat import JsonValue, ToolSpec
+from ...engine.chat import ImagePart, JsonValue, ToolSpec
 from ...sandbox.protocol import Sandbox
 from ...sandbox.workspace import Workspace
 from ..evidence import EvidenceLedger
+from ..permissions.paths import PathPolicy
 from ..repo.testing.runner import TestRunner
+
+if TYPE_CHECKING:
+    from ..agent.children import Children
 
 
 class PermissionClass(Enum):
@@ -53,6 +57,17 @@ class ToolResult:
     artifacts: tuple[str, ...] = ()
     """Blob handles of complete outputs (ToolContext.keep)."""
     is_error: bool = False
+    images: tuple[ImagePart, ...] = ()
+    """Shown to the model in a user message after the results of the step: tool messages hold text only."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a model wants to know from the person."""
+
+    text: str
+    options: tuple[str, ...] = ()
+    """Answers to choose from; the person may write another one."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +83,10 @@ class Progress:
 
 def no_progress(_: Progress) -> None:
     """The default listener."""
+
+
+def _not_known() -> bool | None:
+    return None
 
 
 @dataclass
@@ -91,8 +110,24 @@ class ToolContext:
     """Test ids the run should turn green, when known from the start."""
     max_candidates: int | None = None
     """Edits a search may try at most, when the person said so: then no clock of its own ends it."""
+    lint: bool = True
+    """Whether edits are followed by the project's own linter or type checker."""
+    ask: Callable[[Question], Awaitable[str]] | None = None
+    """Asks the person; None where nobody can be asked. Set by interactive doors."""
+    sees_images: Callable[[], bool | None] = _not_known
+    """Whether the model takes images; None = not known. Set by the agent."""
+    call_id: str = ""
+    """Of the call that is running."""
+    children: Children | None = None
+    """Runs sub-agents. Set by the agent."""
     scratch: dict[str, Any] = field(default_factory=dict[str, Any])
     """Per-run memory of tools (files read with their hashes, baseline report...), keyed by tool name."""
+    paths: PathPolicy = field(default_factory=PathPolicy)
+    """Which paths a tool may show (``paths.readable``) and change (``paths.writable``)."""
+
+    def __post_init__(self) -> None:
+        if self.paths.root is None:
+            self.paths = self.paths.at(self.workspace.root, (self.sandbox.spec.workdir,))
 
 
 class Tool(Protocol):
@@ -112,8 +147,17 @@ class Tool(Protocol):
         ...
 
 
+@runtime_checkable
+class SelfDescribed(Protocol):
+    """A tool that brings its own description and schema (those of MCP servers)."""
+
+    def spec(self) -> ToolSpec: ...
+
+
 def spec_of(tool: Tool) -> ToolSpec:
-    """The tool as a model sees it; the description is the ``.md`` file beside the module."""
+    """The tool as a model sees it; the description is the ``.md`` file beside the module, or its own."""
+    if isinstance(tool, SelfDescribed):
+        return tool.spec()
     description = (
         resources.files(__package__ or "whimbrel.app.tools")
         .joinpath(f"{tool.name}.md")

@@ -2,7 +2,8 @@
 
 Data of a finished command: ``{"exit_code", "timed_out", "killed", "duration_s", "total_bytes",
 "total_lines", "log_artifact": str | None, "ledger_row"}``; of a running background one:
-``{"handle", "running": true}`` (a finished one has ``"handle"`` and ``"running": false`` too).
+``{"handle", "running": true}`` (a finished one has ``"handle"`` and ``"running": false`` too); of a
+list: ``{"jobs": [{"handle", "running", "command"}]}``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
+MAX_WAIT_S = 300.0
 MAX_KEPT_BYTES = 64 << 20
 _EARLY_END_S = 0.5
 _FIND_BASH = "command -v bash 2>/dev/null || echo /bin/sh"
@@ -35,7 +37,10 @@ class BashArguments(ToolArguments):
     )
     background: bool = Field(default=False, description="Start it, return a handle at once (servers).")
     handle: str | None = Field(default=None, description="A background command to ask about.")
-    action: Literal["poll", "kill"] = Field(default="poll", description="What to do with the handle.")
+    action: Literal["poll", "kill", "list"] = Field(
+        default="poll", description="With a handle: poll (new output) or kill; list: all handles."
+    )
+    wait_s: float = Field(default=0, ge=0, le=MAX_WAIT_S, description="poll: wait so long for it to end.")
 
 
 class BashTool:
@@ -52,7 +57,9 @@ class BashTool:
         if arguments.handle is not None:
             if arguments.command:
                 raise ToolError("give a command or a handle, not both")
-            return await _attend(context, arguments.handle, arguments.action)
+            return await _attend(context, arguments.handle, arguments.action, arguments.wait_s)
+        if arguments.action == "list" and not arguments.command:
+            return await _listed(context)
         if not arguments.command.strip():
             raise ToolError("the command is empty")
         if "\0" in arguments.command or any("\ud800" <= one <= "\udfff" for one in arguments.command):
@@ -114,12 +121,29 @@ async def _start(context: ToolContext, argv: list[str], arguments: BashArguments
     )
 
 
-async def _attend(context: ToolContext, name: str, action: Literal["poll", "kill"]) -> ToolResult:
+async def _listed(context: ToolContext) -> ToolResult:
+    """Every background command of the run, in the order of their start."""
+    lines: list[str] = []
+    found: list[dict[str, Any]] = []
+    for job in _jobs(context).values():
+        result = await job.result(0)
+        seconds = time.monotonic() - job.started
+        state = f"running for {seconds:.1f} s" if result is None else _status(result)
+        lines.append(f"{job.name}: {state}: {job.command[:200]}")
+        found.append({"handle": job.name, "running": result is None, "command": job.command})
+    return ToolResult("\n".join(lines) or "There are no background commands.", {"jobs": found})
+
+
+async def _attend(context: ToolContext, name: str, action: str, wait_s: float = 0) -> ToolResult:
     job = _jobs(context).get(name)
     if job is None:
         known = ", ".join(_jobs(context)) or "none"
         raise ToolError(f"there is no background command {name!r} (there are: {known})")
-    result = await job.kill() if action == "kill" else await job.result(0)
+    if action == "list":
+        raise ToolError("list takes no handle")
+    if wait_s:
+        wait_s = _time_limit(context, wait_s)
+    result = await job.kill() if action == "kill" else await job.result(wait_s)
     output = job.take_output(clean_text)
     if result is None:
         seconds = time.monotonic() - job.started

@@ -35,12 +35,13 @@ class LocateTool:
         if not baseline.targets:
             return ToolResult("No test fails, so there is nothing to locate.", {"locations": []})
         localisation = localise(context, baseline)
-        shown = localisation.locations[: arguments.limit]
+        readable = [place for place in localisation.locations if context.paths.readable(place.path)]
+        shown = readable[: arguments.limit]
         lines = [
             f"{place.path}:{place.line} {place.function} ({place.score:.2f}): {'; '.join(place.reasons)}"
             for place in shown
         ]
-        hidden = len(localisation.locations) - len(shown)
+        hidden = len(readable) - len(shown)
         if hidden:
             lines.append(f"[{hidden} more places not shown]")
         lines += localisation.notes

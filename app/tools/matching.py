@@ -18,7 +18,7 @@ from typing import Literal
 
 from ...sandbox.base.files import TextFile
 
-__all__ = ["Span", "Strategy", "find_spans", "splice_mixed"]
+__all__ = ["Span", "Strategy", "find_spans", "find_tolerant", "splice_mixed"]
 
 Strategy = Literal["exact", "trailing_whitespace", "whitespace_folding"]
 
@@ -40,8 +40,11 @@ def find_spans(text: str, old: str, new: str) -> tuple[Strategy, tuple[Span, ...
     All three have ``\\n`` line ends; ``old`` is not empty.
     """
     exact = _exact(text, old, new)
-    if exact:
-        return "exact", exact
+    return ("exact", exact) if exact else find_tolerant(text, old, new)
+
+
+def find_tolerant(text: str, old: str, new: str) -> tuple[Strategy, tuple[Span, ...]]:
+    """As ``find_spans`` where the exact text is not there: whole lines, white space ignored."""
     trailing = _by_lines(text, old, new, str.rstrip, fold=False)
     if trailing:
         return "trailing_whitespace", trailing

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from ...sandbox.base.errors import ToolError
 from .base import ToolContext
 
-__all__ = ["printable", "workspace_path", "writable_path"]
+__all__ = ["glob_pattern", "printable", "workspace_path", "writable_path"]
 
 _MAX_PATH = 4096
 _MAX_NAME_BYTES = 255
@@ -21,9 +21,13 @@ def workspace_path(context: ToolContext, given: str) -> str:
     workspace, and ``~``. The last component may not exist yet.
 
     Raises:
-        ToolError: it is no path, or leads outside (also through links) or into ``.git``.
+        ToolError: it is no path, or leads outside (also through links) or into ``.git``, or may not be read.
     """
-    return _real(context, given, _relative(context, given))
+    relative = _relative(context, given)
+    real = _real(context, given, relative)
+    for name in (os.path.normpath(relative), real):
+        context.paths.require_readable(name)
+    return real
 
 
 def writable_path(context: ToolContext, given: str) -> str:
@@ -42,7 +46,23 @@ def writable_path(context: ToolContext, given: str) -> str:
         raise ToolError(
             f"{given} goes through a symbolic link and is not written", hint=f"the file itself is {real}"
         )
+    context.paths.require_writable(real)
     return real
+
+
+def glob_pattern(context: ToolContext, given: str) -> str:
+    """A file pattern relative to the workspace's top; takes absolute ones inside it and ``~``.
+
+    Raises:
+        ToolError: it is none, or names places outside.
+    """
+    if given.startswith(("/", "~")):
+        return _relative(context, given)
+    if not given.strip() or "\0" in given or len(given) > _MAX_PATH:
+        raise ToolError(f"not a file pattern: {given[:60]!r}")
+    if ".." in given.split("/"):
+        raise ToolError(f"{given} leads outside; give a pattern relative to the repository's top")
+    return given.removeprefix("./")
 
 
 def _relative(context: ToolContext, given: str) -> str:

@@ -64,7 +64,7 @@ class ReadTool:
         shown = printable(path)
         try:
             if path == "." or stat.S_ISDIR(os.lstat(root / path).st_mode):
-                return _directory(root, path, shown)
+                return _directory(context, path, shown)
             with os.fdopen(open_regular(root, path), "rb", buffering=0) as stream:
                 found = read_lines(stream, shown, start, end)
         except FileNotFoundError as error:
@@ -116,13 +116,17 @@ def _result(path: str, start: int, end: int, found: LineRange) -> ToolResult:
     return ToolResult("\n".join(parts), data)
 
 
-def _directory(root: Path, path: str, shown: str) -> ToolResult:
+def _directory(context: ToolContext, path: str, shown: str) -> ToolResult:
     entries: list[dict[str, Any]] = []
-    descriptor = open_directory(root, path)
+    hidden = 0
+    descriptor = open_directory(context.workspace.root, path)
     try:
         with os.scandir(descriptor) as found:
             for entry in found:
                 if entry.name.lower() == ".git":
+                    continue
+                if not context.paths.readable(os.path.normpath(f"{path}/{entry.name}")):
+                    hidden += 1
                     continue
                 details = entry.stat(follow_symlinks=False)
                 kind = _kind(details.st_mode)
@@ -137,6 +141,8 @@ def _directory(root: Path, path: str, shown: str) -> ToolResult:
         lines.append(f"{item['name']}{mark}{size}")
     if len(entries) > MAX_ENTRIES:
         lines.append(f"[{len(entries) - MAX_ENTRIES} more entries not shown]")
+    if hidden:
+        lines.append(f"[{hidden} not shown: the permission rules keep them unread]")
     data = {"path": shown, "entries": entries[:MAX_ENTRIES], "total_entries": len(entries)}
     return ToolResult("\n".join(lines), data)
 

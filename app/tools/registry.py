@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from .apply_patch import ApplyPatchTool
+from .ask import AskTool
 from .base import Tool
 from .bash import BashTool
 from .edit import EditTool
+from .git import GitTool
+from .glob import GlobTool
+from .list import ListTool
 from .locate import LocateTool
+from .multi_edit import MultiEditTool
 from .read import ReadTool
 from .repair import RepairTool
 from .run_tests import RunTestsTool
 from .search import SearchTool
+from .sub_agent import SubAgentTool
+from .symbols import SymbolsTool
+from .todo import TodoTool
+from .view_image import ViewImageTool
+from .web_fetch import WebFetchTool
+from .write import WriteTool
 
 
-def default_tools() -> list[Tool]:
-    """Fresh instances; append new tools at the end, never reorder."""
-    return [
+def default_tools(*, interactive: bool = False, web: bool = False) -> list[Tool]:
+    """Fresh instances; append new tools at the end, never reorder.
+
+    Args:
+        interactive: a person can be asked (``ToolContext.ask`` is set).
+        web: the person allowed the public web for this run.
+    """
+    tools: list[Tool] = [
         RunTestsTool(),
         LocateTool(),
         ReadTool(),
@@ -22,4 +39,19 @@ def default_tools() -> list[Tool]:
         EditTool(),
         BashTool(),
         RepairTool(),
+        ListTool(),
+        GlobTool(),
+        SymbolsTool(),
+        MultiEditTool(),
+        ApplyPatchTool(),
+        WriteTool(),
+        GitTool(),
+        TodoTool(),
+        ViewImageTool(),
+        SubAgentTool(),
     ]
+    if interactive:
+        tools.append(AskTool())
+    if web:
+        tools.append(WebFetchTool())
+    return tools

@@ -6,6 +6,7 @@ Data: ``{"matches": [{"path", "line", "text"}], "truncated": bool, "total_lines"
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field
@@ -48,14 +49,19 @@ class SearchTool:
             below = [path for path in files if path == inside or path.startswith(f"{inside}/")]
             # A file named outright is searched although it is ignored.
             files = below or ([inside] if (root / inside).is_file() else [])
+        allowed = [path for path in files if context.paths.readable(path)]
         found = await search(
             root,
             pattern,
-            files,
+            allowed,
             log_dir=context.sandbox.spec.state_dir,
             globs=arguments.globs,
             max_results=arguments.max_results,
         )
+        hidden = len(files) - len(allowed)
+        if hidden:
+            note = f"{hidden} file(s) not searched: the permission rules keep them unread"
+            found = replace(found, notes=(*found.notes, note))
         return ToolResult(_text(found), _data(found))
 
 

@@ -122,7 +122,7 @@ class RemoteModel:
                     async for event in events:
                         streamed = True
                         if isinstance(event, ReasoningDelta):
-                            self._seen_field = event.field
+                            self._seen_field = event.field if event.field in REASONING_FIELDS else ""
                         elif isinstance(event, Usage):
                             event = self._priced(event)
                         notice = step.see(event)

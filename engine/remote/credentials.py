@@ -7,7 +7,7 @@ import importlib.util
 from typing import Any
 
 from ...sandbox.base.errors import ConfigError
-from ...sandbox.base.secrets import register_secret
+from ...sandbox.base.secrets import register
 
 SERVICE = "whimbrel"
 MAX_KEY = 4096
@@ -24,7 +24,7 @@ def stored_key(host: str) -> str | None:
         return None
     if not isinstance(key, str) or not key.strip():
         return None
-    register_secret(f"key of {host}", key.strip())
+    register(f"key of {host}", key.strip())
     return key.strip()
 
 
@@ -37,7 +37,7 @@ def store_key(host: str, key: str) -> None:
     key = key.strip()
     if not key or len(key) > MAX_KEY or not (key.isascii() and key.isprintable()):
         raise ConfigError("what was given is no API key", hint="paste the key alone, in one line")
-    register_secret(f"key of {host}", key)
+    register(f"key of {host}", key)
     _needed().set_password(SERVICE, host.lower(), key)
 
 

@@ -14,6 +14,7 @@ from ..chat import (
     TextDelta,
     Usage,
 )
+from . import tags
 from .calls import ToolCallAccumulator
 
 REASONING_FIELDS = ("reasoning", "reasoning_content")
@@ -39,6 +40,7 @@ class StepDecoder:
         self._reasoning_field: str | None = None
         self._details: list[Any] = []
         self._halves = {"text": "", "reasoning": ""}
+        self._tags = tags.TagSplitter()
         self._content = False
         self._refused = False
 
@@ -64,6 +66,8 @@ class StepDecoder:
 
     def finish(self) -> Iterator[StreamEvent]:
         """The closing events: complete calls, provider details, usage, ``Finished``."""
+        for channel, rest in self._tags.end():
+            yield from self._text(channel, rest)
         for channel, half in self._halves.items():
             if half:
                 yield self._piece(channel, "�")
@@ -87,17 +91,55 @@ class StepDecoder:
         yield from self._reasoning(delta)
         details = delta.get("reasoning_details")
         if isinstance(details, list):
-            self._details.extend(details)
-        for key in ("content", "refusal"):
-            text = delta.get(key)
-            if isinstance(text, str) and text:
-                self._content = True
-                self._refused = self._refused or key == "refusal"
-                yield from self._text("text", text)
+            self._detail(details)
+        yield from self._spoken(delta.get("content"))
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self._content = self._refused = True
+            yield from self._text("text", refusal)
         fragments = delta.get("tool_calls")
         for fragment in fragments if isinstance(fragments, list) else []:
             if isinstance(fragment, dict):
                 yield from self._calls.feed(fragment)
+
+    def _detail(self, pieces: list[Any]) -> None:
+        """Keeps provider details as they come; only an entry that is streamed in pieces is put together."""
+        last: Any = self._details[-1] if self._details else None
+        first: Any = pieces[0] if pieces else None
+        if _continues(last, first):
+            joined = {key: value for key, value in first.items() if value is not None}
+            for key in ("text", "summary"):
+                if isinstance(last.get(key), str) and isinstance(first.get(key), str):
+                    joined[key] = last[key] + first[key]
+            self._details[-1] = {**last, **joined}
+            pieces = pieces[1:]
+        self._details.extend(pieces)
+
+    def _spoken(self, content: Any) -> Iterator[StreamEvent]:
+        """Text, which may hold thinking in tags, or a list of parts, as a few servers send."""
+        if isinstance(content, list):
+            for part in content:
+                kind = part.get("type") if isinstance(part, dict) else None
+                if kind == "thinking":
+                    inner = part.get("thinking")
+                    pieces = inner if isinstance(inner, list) else [{"text": inner}]
+                    text = "".join(
+                        str(piece.get("text") or "") for piece in pieces if isinstance(piece, dict)
+                    )
+                    yield from self._reasoning({self._reasoning_field or REASONING_FIELDS[1]: text})
+                elif kind == "text":
+                    yield from self._spoken(part.get("text"))
+            return
+        if not isinstance(content, str) or not content:
+            return
+        self._content = True
+        if self._reasoning_field in (None, tags.FIELD):
+            for channel, text in self._tags.feed(content):
+                if self._tags.found:
+                    self._reasoning_field = tags.FIELD
+                yield from self._text(channel, text)
+        else:
+            yield from self._text("text", content)
 
     def _reasoning(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         for field in REASONING_FIELDS:
@@ -150,6 +192,15 @@ class StepDecoder:
             reasoning_tokens=_count(completion, "reasoning_tokens"),
             cost_usd=_amount(cost),
         )
+
+
+def _continues(last: Any, piece: Any) -> bool:
+    """Whether a piece belongs to the entry before it: same index, same type, and text that goes on."""
+    if not isinstance(last, dict) or not isinstance(piece, dict) or not isinstance(piece.get("index"), int):
+        return False
+    if any(last.get(key) != piece.get(key) for key in ("index", "type")):
+        return False
+    return "data" not in piece and any(key in last for key in ("text", "summary"))
 
 
 def _first(*values: int | None) -> int | None:

@@ -106,7 +106,7 @@ def check_address(url: str, environ: Mapping[str, str], *, form: str = "") -> tu
         raise ConfigError(f"{base!r} is not an http(s) address", hint=shown)
     if parts.username or parts.password:
         raise ConfigError("the model address holds credentials", hint="put the key into WHIMBREL_API_KEY")
-    if parts.scheme == "http" and not _is_loopback(host) and environ.get("WHIMBREL_ALLOW_HTTP") != "1":
+    if parts.scheme == "http" and not is_loopback(host) and environ.get("WHIMBREL_ALLOW_HTTP") != "1":
         raise ConfigError(
             f"plain HTTP to {host} would send the key and your code in the clear",
             hint="use https, or --allow-http (WHIMBREL_ALLOW_HTTP=1) on a network you trust",
@@ -139,7 +139,8 @@ def _extra_body(text: str) -> dict[str, Any]:
     return value
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its name."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

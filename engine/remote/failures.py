@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ...sandbox.base.errors import ModelError
-from ...sandbox.base.secrets import redact
+from ...sandbox.base.tokens import mask
 
 MAX_BODY = 64 << 10
 """Characters of an error body that are looked at."""
@@ -76,7 +76,7 @@ class RemoteError(ModelError):
         parameter: str = "",
         detail: str = "",
     ) -> None:
-        super().__init__(f"{failure.value}: {redact(message)}", hint=_HINTS.get(failure, ""))
+        super().__init__(f"{failure.value}: {mask(message)}", hint=_HINTS.get(failure, ""))
         self.failure = failure
         self.detail = detail or message
         """The endpoint's own words at length; to learn from, not to show."""
@@ -90,7 +90,9 @@ _OVERFLOW = re.compile(
     r"|too many (?:input )?tokens|(?:prompt|input) is too long|(?:prompt|input) too long"
     r"|exceeds? (?:the )?(?:available |model'?s? )?(?:maximum )?(?:context|input token)"
     r"|reduce the length of the (?:messages|prompt|input)|string too long.*tokens"
-    r"|input tokens? exceeds?|n_ctx",
+    r"|input tokens? (?:count .{0,40})?exceeds?|n_ctx|model token limit|request exceeds? .{0,20}token limit"
+    r"|inputs?`? (?:tokens? \+|must have less than \d+ tokens)|longer than the model|too large for model with"
+    r"|exceed(?:s|ed)? (?:the )?(?:maximum|max) (?:input|prompt) (?:length|tokens)",
     re.IGNORECASE,
 )
 _QUOTA = re.compile(
@@ -99,7 +101,7 @@ _QUOTA = re.compile(
     re.IGNORECASE,
 )
 _MALFORMED = re.compile(
-    r"validation errors?\b|literal_error|string_type|has no attribute|can only concatenate|jinja"
+    r"validation errors?\b|literal_error|string_type|can only concatenate|has no attribute|jinja"
     r"|chat template|template error",
     re.IGNORECASE,
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..chat import Finished, ReasoningDelta, TextDelta, ToolCallEnd, Usage
+from . import tags
 from .dialects import DIALECTS, Dialect
 from .failures import Failure, RemoteError
 from .learned import THINKING, Learned
@@ -142,7 +143,10 @@ class Asker:
                     answer.text += event.text
                 elif isinstance(event, ReasoningDelta):
                     answer.thinking += event.text
-                    self.field = event.field
+                    if event.field == tags.FIELD:
+                        self.tags = True
+                    else:
+                        self.field = event.field
                 elif isinstance(event, ToolCallEnd):
                     answer.calls.append(event)
                 elif isinstance(event, Usage):
@@ -150,7 +154,6 @@ class Asker:
                 elif isinstance(event, Finished):
                     answer.finish = event.reason
         self.answers += 1
-        self.tags = self.tags or answer.text.lstrip().startswith(("<think>", "<|think|>"))
         if answer.usage is not None:
             self.usage = self.usage or answer.usage.input_tokens is not None
             self.cached = self.cached or answer.usage.cached_tokens is not None

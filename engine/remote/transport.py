@@ -12,7 +12,7 @@ import openai
 
 from ..chat import StreamEvent
 from .decode import StepDecoder
-from .endpoint import Endpoint
+from .endpoint import Endpoint, is_loopback
 from .failures import MAX_BODY, Failure, RemoteError, classify
 from .learned import CORE
 from .sse import MAX_ANSWER_BYTES, AnswerTooLarge, StreamParser
@@ -39,6 +39,8 @@ class Transport:
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(timeout_s, connect=15.0),
             follow_redirects=False,
+            # Nor may a proxy of the environment see what goes to a server on this machine.
+            trust_env=not is_loopback(urlsplit(endpoint.base_url).hostname or ""),
             # A stream gains nothing by compression, and small packets may unpack to anything.
             headers={"accept-encoding": "identity"},
             event_hooks={"response": [_bound_error_body]},

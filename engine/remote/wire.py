@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,8 +17,10 @@ from ..chat import (
     ToolResultPart,
     ToolSpec,
 )
+from . import tags
 from .decode import REASONING_FIELDS
 
+_HALF = re.compile("[\ud800-\udfff]")
 _IMAGE_TOKENS = 1600
 _BYTES_PER_TOKEN = 3.0
 """Conservative: English prose and code have about four bytes a token."""
@@ -54,7 +57,7 @@ def encode_messages(
             encoded.append(_assistant(message, provider, form))
         elif message.role == "tool":
             encoded.extend(
-                {"role": "tool", "tool_call_id": part.call_id, "content": part.text}
+                {"role": "tool", "tool_call_id": part.call_id, "content": _sendable(part.text)}
                 for part in message.parts
                 if isinstance(part, ToolResultPart)
             )
@@ -93,7 +96,9 @@ def estimate_tokens(history: Sequence[Message], tools: Sequence[ToolSpec]) -> in
 
 
 def _assistant(message: Message, provider: str, form: ReplyForm) -> dict[str, Any]:
-    text = message.text()
+    text = _sendable(message.text())
+    if form.thinking:
+        text = _tagged(message, provider) + text
     calls = message.tool_calls()
     encoded: dict[str, Any] = {"role": "assistant"}
     # Null, not "", beside calls: some servers refuse an empty string there, few refuse null.
@@ -104,7 +109,7 @@ def _assistant(message: Message, provider: str, form: ReplyForm) -> dict[str, An
             own = part.source in ("", provider) and part.field in REASONING_FIELDS
             if own or (calls and form.must_return):
                 name = part.field if own and not form.renamed else form.field
-                encoded[name] = encoded.get(name, "") + part.text
+                encoded[name] = encoded.get(name, "") + _sendable(part.text)
         elif isinstance(part, OpaquePart) and part.provider == provider and isinstance(part.payload, dict):
             encoded.update(part.payload)
     if calls and form.thinking and form.must_return and not any(name in encoded for name in REASONING_FIELDS):
@@ -121,13 +126,32 @@ def _assistant(message: Message, provider: str, form: ReplyForm) -> dict[str, An
     return encoded
 
 
+def _tagged(message: Message, provider: str) -> str:
+    """Thinking that came inside the text, as it came."""
+    inside = [
+        part.text
+        for part in message.parts
+        if isinstance(part, ReasoningPart) and part.field == tags.FIELD and part.source in ("", provider)
+    ]
+    return f"{tags.OPEN}{_sendable(''.join(inside))}{tags.CLOSE}" if inside else ""
+
+
+def _sendable(text: str) -> str:
+    """Half of a surrogate pair cannot be sent; servers and encoders refuse the whole request for it."""
+    return (
+        text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if _HALF.search(text)
+        else text
+    )
+
+
 def _content(message: Message) -> str | list[dict[str, Any]]:
     if not any(isinstance(part, ImagePart) for part in message.parts):
-        return message.text()
+        return _sendable(message.text())
     content: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, TextPart):
-            content.append({"type": "text", "text": part.text})
+            content.append({"type": "text", "text": _sendable(part.text)})
         elif isinstance(part, ImagePart):
             url = f"data:{part.media_type};base64,{part.data_base64}"
             content.append({"type": "image_url", "image_url": {"url": url}})

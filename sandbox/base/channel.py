@@ -77,10 +77,13 @@ class ProcessChannel:
         self._on_errors()
         return bytes(self._errors)
 
-    async def close(self) -> int:
-        """Closes stdin, waits a moment, then ends the helper's whole tree; returns its exit code."""
+    async def close(self, grace_s: float = _CLOSE_GRACE_S) -> int:
+        """Closes stdin, waits a moment, then ends the helper's whole tree; returns its exit code.
+
+        ``grace_s``: seconds for leaving by itself, and once more between SIGTERM and SIGKILL.
+        """
         if self._closing is None:
-            self._closing = self._loop.create_task(self._close())
+            self._closing = self._loop.create_task(self._close(grace_s))
         return await asyncio.shield(self._closing)
 
     def kill_now(self) -> None:
@@ -88,12 +91,12 @@ class ProcessChannel:
         if self._popen.returncode is None:
             self._tree.kill_now()
 
-    async def _close(self) -> int:
+    async def _close(self, grace_s: float) -> int:
         try:
             self._writer.close()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(when_ended(self._popen.pid), _CLOSE_GRACE_S)
-            await self._tree.end(_CLOSE_GRACE_S)
+                await asyncio.wait_for(when_ended(self._popen.pid), grace_s)
+            await self._tree.end(grace_s)
         except BaseException:
             # The loop is going down: the helper must not outlive it.
             self._tree.kill_now()

@@ -40,6 +40,7 @@ _TEST_CONFIGURATION = re.compile(
     # Test commands and runners of other kinds.
     r"|^(GNU)?[Mm]akefile$|^package\.json$|^(jest|vitest|vite|karma|ava|playwright|cypress)\.(config|conf)\."
     r"|^\.mocharc(\..+)?$|^phpunit\.xml(\.dist)?$|^\.rspec$"
+    r"|^CMakeLists\.txt$|^CTest\w*\.cmake$|^pom\.xml$|^Cargo\.toml$|^go\.(mod|work)$|^vitest\.workspace\."
 )
 _RUNNER_MODULES = frozenset(
     {"pytest", "_pytest", "pluggy", "iniconfig", "py", "nose", "mock", "coverage", "hypothesis", "xdist"}

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -264,6 +265,34 @@ class Workspace:
             self._tree.write(os.path.normpath(relative), data, executable=executable)
         except OSError as error:
             raise ToolError(f"{relative} cannot be written: {error.strerror or error}") from error
+
+    def remove(self, relative: str) -> None:
+        """Removes a regular file of the copy, and directories that became empty; follows no links.
+
+        Raises:
+            ToolError: a bad path, no regular file there, or it cannot be removed.
+        """
+        self._check_name(relative)
+        path = os.path.normpath(relative)
+        try:
+            if not stat.S_ISREG(self._tree.stat(path).st_mode):
+                raise ToolError(f"{relative} is not a regular file")
+            self._tree.remove(path)
+        except OSError as error:
+            raise ToolError(f"{relative} cannot be removed: {error.strerror or error}") from error
+
+    def is_executable(self, relative: str) -> bool:
+        """Whether a file of the copy is there and has its owner's executable bit."""
+        self._check_name(relative)
+        try:
+            return bool(self._tree.stat(os.path.normpath(relative)).st_mode & 0o100)
+        except OSError:
+            return False
+
+    @property
+    def snapshots_git_dir(self) -> Path:
+        """The private git directory of the snapshots: trusted, never seen by what runs in the copy."""
+        return self._store.git_dir
 
     async def destroy(self) -> None:
         """Removes the copy and everything recorded; idempotent."""

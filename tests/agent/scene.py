@@ -13,6 +13,7 @@ from whimbrel.app.agent.limits import Limit
 from whimbrel.app.agent.loop import Agent, AgentOutcome
 from whimbrel.app.agent.permissions import Permissions
 from whimbrel.app.agent.prompts import opening
+from whimbrel.app.agent.tiers import EffortChoice
 from whimbrel.app.agent.tool_calls import Ask
 from whimbrel.app.sessions import SessionStore, SessionWriter
 from whimbrel.app.tools.base import PermissionClass, Tool, ToolArguments, ToolContext, ToolResult
@@ -75,6 +76,7 @@ class Scene:
         *,
         validators: Sequence[Any] = (),
         issue: str = "it is wrong",
+        effort: EffortChoice = "high",
         **values: Any,
     ) -> AgentOutcome:
         """Runs the agent against a scripted strict server; the server's view is in ``self.server``."""
@@ -82,7 +84,7 @@ class Scene:
         with MockServer(script, validators=strict) as self.server:
             model = load_model(self.server.model(), environ={})
             try:
-                return await self.make(model, tools, **values).run(opening(issue))
+                return await self.make(model, tools, **values).run(opening(issue), effort=effort)
             finally:
                 await model.close()
 

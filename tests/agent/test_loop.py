@@ -292,6 +292,36 @@ async def test_thinking_that_ate_the_answer_is_tried_once_with_less_thinking_the
     assert [request.body["reasoning_effort"] for request in shop.server.requests] == ["high", "low"]
 
 
+async def test_the_second_try_after_lost_thinking_has_more_room_and_only_one_is_made(shop: Scene) -> None:
+    lost = completion(reasoning="on and on", finish="length", usage=(100, 12_000))
+    outcome = await shop.play([lost, lost], [Echo()], effort="auto")
+    assert outcome.status == "model_error" and outcome.error is not None
+    assert "output limit" in outcome.error.hint
+    assert shop.server is not None
+    assert [request.body.get("max_tokens") for request in shop.server.requests] == [None, 24_000]
+    assert [event.effort for event in shop.of("step_started")] == ["high", "low"]
+    assert shop.of("step_started")[1].reason == "the thinking before left no room for an answer"
+
+
+async def test_a_refusal_without_words_ends_the_run_and_is_called_one(shop: Scene) -> None:
+    outcome = await shop.play([completion(text="", finish="content_filter")], [Echo()])
+    assert outcome.status == "model_error" and outcome.error is not None
+    assert "refused to answer" in outcome.error.message
+
+
+async def test_a_call_that_is_nearly_json_is_run_and_the_model_told_how_it_was_read(shop: Scene) -> None:
+    echo = Echo()
+    calls = [("a", "read", "{'path': 'x', }"), ("b", "read", '{"path": "y"')]
+    await shop.play([completion(calls=calls), completion(text="done")], [echo])
+    assert echo.seen == ["x"]
+    (_, first, failed), (_, second, broken) = shop.results()
+    assert not failed and first.startswith("content of x\n[The arguments were not valid JSON (single quotes")
+    assert broken and "not valid JSON" in second
+    assert shop.server is not None
+    sent = shop.server.requests[1].messages[2]["tool_calls"]
+    assert sent[0]["function"]["arguments"] == '{"path": "x"}'
+
+
 async def test_two_empty_answers_end_the_run_as_a_model_error(shop: Scene) -> None:
     outcome = await shop.play([completion(text=""), completion(text="")], [Echo()])
     assert outcome.status == "model_error" and outcome.error is not None and outcome.error.exit_code == 8

@@ -120,7 +120,9 @@ async def test_a_person_is_asked_once_and_their_answer_remembered_for_exactly_th
         ("one", "network"),
         ("two", "network"),
     ]
-    assert [text for _, text, _ in shop.results()] == ["did one", "did one", "did two"]
+    texts = [text.splitlines() for _, text, _ in shop.results()]
+    assert [lines[1] for lines in texts] == ["did one", "did one", "did two"]
+    assert all(lines[0].startswith("<<<WEB ") for lines in texts)
     assert [event.kind for event in shop.events if event.kind.startswith("permission")] == [
         "permission_asked",
         "permission_answered",
@@ -136,9 +138,11 @@ async def test_a_refusal_is_told_to_the_model_in_the_persons_words(shop: Scene) 
     assert "use the local mirror" in shop.results()[0][1]
 
 
-def test_a_very_long_command_is_looked_at_to_its_end() -> None:
+@pytest.mark.parametrize("description", [HOST, ISOLATED])
+def test_a_very_long_command_is_asked_about_whatever_allows_it(description: SandboxDescription) -> None:
     rules = [Rule(Decision.ALLOW, tool="bash", subject="git log*")]
-    defaults = Permissions.for_sandbox(HOST, chosen=False, rules=rules)
-    plain = "git log " + "x" * 12_000
-    assert defaults.decide(RUN, {"command": plain}).decision is Decision.ALLOW
-    assert defaults.decide(RUN, {"command": plain + "; touch x"}).decision is Decision.ASK
+    permissions = Permissions.for_sandbox(description, rules=rules)
+    short, long = "git log " + "x" * 9_000, "git log " + "x" * 12_000
+    assert permissions.decide(RUN, {"command": short}).decision is Decision.ALLOW
+    verdict = permissions.decide(RUN, {"command": long})
+    assert verdict.decision is Decision.ASK and "12008 characters" in verdict.reason

@@ -20,6 +20,8 @@ TESTS = (
     "from calc import add, mul\n\n\ndef test_add():\n    assert add(2, 3) == 5\n\n\n"
     "def test_mul():\n    assert mul(2, 3) == 6\n"
 )
+FREE = ("--allow", "bash", "--allow", "write(.git)")
+"""What these models try is allowed here: the proof must see through it without any rule."""
 REPAIR = "sed -i 's/a - b/a + b/' calc.py"
 ALWAYS_PASS = "def pytest_pyfunc_call(pyfuncitem):\n    return True\n"
 PLUGIN = f"cat > cheat.py <<'X'\n{ALWAYS_PASS}X\n"
@@ -42,7 +44,7 @@ def run(fix: Fix, repo: Repo, commands: Sequence[str], *, sandbox: str = "host",
 
     before = repo.fingerprint()
     with MockServer(script) as server:
-        ran = fix(repo, "--python", sys.executable, "--model", f"vllm:mock@{server.url}", sandbox=sandbox)
+        ran = fix(repo, "--python", sys.executable, "--model", f"vllm:mock@{server.url}", *FREE, sandbox=sandbox)
     assert "Traceback" not in ran.out + ran.err
     assert repo.fingerprint() == before, "the person's files and repository stay as they are"
     return ran

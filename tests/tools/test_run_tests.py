@@ -111,7 +111,13 @@ async def test_a_missing_dependency_is_no_bug_of_the_code_unless_the_model_cause
 def test_the_registry_is_in_its_frozen_order_and_every_tool_describes_itself() -> None:
     tools = default_tools()
     names = [tool.name for tool in tools]
-    assert names == ["run_tests", "locate", "read", "search", "edit", "bash", "repair"]
+    assert names == [
+        "run_tests", "locate", "read", "search", "edit", "bash", "repair", "list", "glob", "symbols",
+        "multi_edit", "apply_patch", "write", "git", "todo", "view_image", "sub_agent",
+    ]  # fmt: skip
+    more = default_tools(interactive=True, web=True)
+    assert [tool.name for tool in more] == [*names, "ask", "web_fetch"]
+    tools = more
     for tool in tools:
         spec = spec_of(tool)
         assert len(spec.description) > 80 and spec.parameters["type"] == "object"

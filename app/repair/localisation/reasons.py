@@ -19,7 +19,7 @@ def reasons_for(item: Item, evidence: Evidence) -> tuple[str, ...]:
     name = item.statement.function.rpartition(".")[2]
     caller = evidence.callers.get(place)
     if caller:
-        found.append(f"{name} is called by the failing line of {caller}")
+        found.append(f"{name} is called by the failing line of {_short(caller)}")
     elif 0 < evidence.far.get(place, 0) <= 3:
         steps = evidence.far[place]
         found.append(f"{steps} call{'s' if steps > 1 else ''} away from the failing test's own calls")
@@ -49,3 +49,9 @@ def reasons_for(item: Item, evidence: Evidence) -> tuple[str, ...]:
         counts = evidence.spectrum.counts(item.tests)
         found.append(f"run by {counts.failing} failing and {counts.passing} passing tests")
     return tuple(dict.fromkeys(found))
+
+
+def _short(test: str) -> str:
+    """The test's own name: with its file and class in front a line on a terminal is full."""
+    head, bracket, parameters = test.partition("[")
+    return (head.rpartition("::")[2].rpartition(".")[2] or head) + bracket + parameters

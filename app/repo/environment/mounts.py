@@ -50,6 +50,15 @@ class MountPlan:
         for hop in _hops(interpreter):
             self._add_hop(hop, interpreter.base_binary)
 
+    def add_directory(self, path: Path) -> None:
+        """All of a directory, unless that would show the system, a home or the repository."""
+        if self._covered(path):
+            return
+        if self._is_broad(path):
+            self.notes.append(f"{path} is too much to show to the sandbox")
+        else:
+            self._add(path)
+
     def add_editable(self, installs: Sequence[EditableInstall]) -> None:
         """Sources of *other* projects that the environment points at."""
         for install in installs:

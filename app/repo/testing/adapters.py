@@ -8,10 +8,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from .problems import Diagnosis
+    from .toolchain import Ended
 
 _SKIPPED_FOLDERS = {
     ".git",
@@ -76,6 +80,8 @@ class RunPlan:
     report_path: str = ""
     streams: bool = True
     """True: our helpers write an event stream; False: the output and exit code are all there is."""
+    read: Callable[[Ended], Diagnosis | None] | None = None
+    """Reads what a tool of another language reported; None: as a plain command."""
 
 
 class TestAdapter(Protocol):
@@ -308,6 +314,9 @@ def adapter_for_command(command: str) -> TestAdapter:
         words = shlex.split(command)
     except ValueError:
         return CommandAdapter(command)
+    made = _of_other_language(words)
+    if made is not None:
+        return made
     if words and words[0].rsplit("/", 1)[-1] in ("pytest", "py.test"):
         return PytestAdapter(tuple(words[1:]))
     if len(words) >= 3 and _PYTHON.match(words[0]) and words[1] == "-m":
@@ -318,9 +327,65 @@ def adapter_for_command(command: str) -> TestAdapter:
     return CommandAdapter(command)
 
 
+def _of_other_language(words: Sequence[str]) -> TestAdapter | None:
+    """The adapter for a plain call of another language's test tool."""
+    from .compiled import CtestAdapter, MavenAdapter
+    from .golang import GoAdapter
+    from .javascript import JestAdapter, NodeAdapter, VitestAdapter
+    from .rust import CargoAdapter
+
+    if words[:1] == ["npx"] or words[:2] == ["npm", "exec"]:
+        words = [word for word in words[1 if words[0] == "npx" else 2 :] if word != "--"]
+    match words:
+        case ["node", *rest] if "--test" in rest:
+            return NodeAdapter(tuple(word for word in rest if word not in ("--test", "--watch")))
+        case ["vitest", *rest]:
+            return VitestAdapter(tuple(rest[1:] if rest[:1] in (["run"], ["watch"], ["dev"]) else rest))
+        case ["jest", *rest]:
+            return JestAdapter(tuple(rest))
+        case ["go", "test", *rest]:
+            return GoAdapter(tuple(word for word in rest if word not in ("-json", "-v")))
+        case ["cargo", "test" | "t", *rest]:
+            return CargoAdapter(tuple(rest))
+        case ["mvn", *rest] if "test" in rest:
+            return MavenAdapter(tuple(word for word in rest if word != "test"))
+        case ["ctest", *rest] if "--test-dir" not in rest:
+            return CtestAdapter(tuple(rest))
+        case _:
+            return None
+
+
+def forkable(adapter: TestAdapter) -> bool:
+    """Whether the fork server can run its tests: pytest and unittest."""
+    return isinstance(adapter, PytestAdapter | UnittestAdapter)
+
+
+def adapter_in(root: Path, command: str) -> TestAdapter:
+    """``adapter_for_command``, where ``npm test`` means the framework that its script runs."""
+    if re.fullmatch(r"(?:npm|pnpm|yarn)(?: run)? (?:t|test)", command.strip()):
+        from .javascript import JestAdapter, NodeAdapter, VitestAdapter
+
+        found = [(one, one.detect(root).score) for one in (VitestAdapter(), JestAdapter(), NodeAdapter())]
+        best, score = max(found, key=lambda pair: pair[1])
+        if score >= 90:
+            return best
+    return adapter_for_command(command)
+
+
 def detect_adapter(root: Path) -> tuple[TestAdapter, DetectResult]:
     """The adapter that fits the repository best; pytest when nothing speaks for anything."""
-    found: list[tuple[TestAdapter, DetectResult]] = [
-        (adapter, adapter.detect(root)) for adapter in (PytestAdapter(), UnittestAdapter())
+    from .compiled import CtestAdapter, MavenAdapter
+    from .golang import GoAdapter
+    from .javascript import JestAdapter, NodeAdapter, VitestAdapter
+    from .rust import CargoAdapter
+
+    known: list[TestAdapter] = [
+        PytestAdapter(),
+        UnittestAdapter(),
+        VitestAdapter(),
+        JestAdapter(),
+        NodeAdapter(),
     ]
+    known += [GoAdapter(), CargoAdapter(), MavenAdapter(), CtestAdapter()]
+    found = [(adapter, adapter.detect(root)) for adapter in known]
     return max(found, key=lambda pair: pair[1].score)

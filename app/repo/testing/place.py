@@ -72,6 +72,8 @@ async def prepare_place(sandbox: Sandbox, python: str, cwd: str) -> Place:
     Raises:
         EnvironmentBroken: the interpreter does not start.
     """
+    if not python:
+        return await _place_without_python(sandbox, cwd)
     argv = [python, "-I", "-c", _PROBE, _digest(), INSIDE_TARGET, str(_FOLDER)]
     try:
         result = await run_to_end(sandbox, argv, cwd=cwd, timeout_s=60, label="interpreter")
@@ -94,3 +96,13 @@ async def prepare_place(sandbox: Sandbox, python: str, cwd: str) -> Place:
         for name, data in helper_files().items():
             await sandbox.write(f"{inside}/{name}", data)
     return Place(base=base, inside=inside, version=(version[0], version[1], version[2]))
+
+
+async def _place_without_python(sandbox: Sandbox, cwd: str) -> Place:
+    """A directory for the files of runs; tools of other languages need no helpers of ours."""
+    script = 'umask 077 && base=$(mktemp -d "${TMPDIR:-/tmp}/whimbrel-XXXXXXXX") && echo "$0$base"'
+    result = await run_to_end(sandbox, ["/bin/sh", "-c", script, _MARK], cwd=cwd, timeout_s=60, label="place")
+    line = next((line for line in result.text().splitlines() if line.startswith(_MARK)), "")
+    if not line:
+        raise EnvironmentBroken(f"the sandbox has no room for temporary files: {result.text().strip()[:200]}")
+    return Place(base=line.removeprefix(_MARK), inside="", version=(0, 0, 0))

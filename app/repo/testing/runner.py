@@ -18,6 +18,7 @@ from .events import MAX_REPORT_BYTES, Gathered
 from .place import Place, prepare_place
 from .problems import Diagnosis, RunProblem
 from .testrun import TestRun
+from .toolchain import Ended
 from .watching import run_unless_watching
 
 if TYPE_CHECKING:
@@ -180,7 +181,9 @@ class TestRunner:
 
     @property
     def other_hash_seeds(self) -> tuple[int, ...]:
-        """For runs that show whether an outcome hangs on the order of a set."""
+        """For runs that show whether an outcome hangs on the order of a set; none without Python."""
+        if not self.environment.python:
+            return ()
         return tuple((self.seed + step) % _HASH_SEEDS for step in range(1, 1 + _OTHER_HASH_SEEDS))
 
     def variables(self, scratch: str, hash_seed: int | None = None) -> dict[str, str]:
@@ -308,7 +311,9 @@ class TestRunner:
             stack = await self._read(plan.report_path + ".stack") if plan.streams else b""
         finally:
             stem = plan.report_path.rsplit(".", 1)[0]
-            names = [f"{stem}{end}" for end in (".json", ".report", ".report.stack", ".scratch", ".xml")]
+            names = [
+                f"{stem}{end}" for end in (".json", ".report", ".report.stack", ".scratch", ".xml", ".mjs")
+            ]
             await self.remove_inside(names)
         side_effects = await self._put_back(tree)
         gathered.new_process()
@@ -328,7 +333,11 @@ class TestRunner:
                 )
                 gathered.add(case)
         else:
-            diagnosis = read_command(gathered, result, data, self.workdir, place.base)
+            if plan.read is not None:
+                root, selection = self.workspace.root, request.selection
+                diagnosis = plan.read(Ended(gathered, result, data, self.workdir, root, selection))
+            else:
+                diagnosis = read_command(gathered, result, data, self.workdir, place.base)
             if watching:
                 diagnosis = Diagnosis(RunProblem.WATCHING, watching)
         row = self._ledger.record(

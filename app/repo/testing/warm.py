@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....sandbox.base.errors import SandboxDied
-from .adapters import CommandAdapter, launch_request
+from .adapters import forkable, launch_request
 from .messages import Messages
 from .runner import TestRunner
 from .zygote import SINGLE_THREADED
@@ -119,7 +119,7 @@ class WarmServer:
             SandboxDied: the sandbox went away.
         """
         self._runner = runner
-        if isinstance(runner.adapter, CommandAdapter):
+        if not forkable(runner.adapter):
             self.note = "plain commands run in fresh processes"
             return False
         place = await runner.place()

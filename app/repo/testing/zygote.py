@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .adapters import CommandAdapter, RunRequest, launch_request
+from .adapters import RunRequest, forkable, launch_request
 from .endings import lost_test
 from .events import Gathered
 from .messages import Messages
@@ -90,7 +90,7 @@ class Zygote:
             SandboxDied: the sandbox went away.
         """
         self._runner = runner
-        if isinstance(runner.adapter, CommandAdapter):
+        if not forkable(runner.adapter):
             self.note = "plain commands run in fresh processes"
             return
         wanted = list(runner.preload)

@@ -150,6 +150,34 @@ async def test_reasoning_details_come_back_unchanged_and_only_to_their_model() -
         assert other.bodies[0]["messages"][1] == {"role": "assistant", "content": "a"}
 
 
+async def test_an_entry_of_reasoning_details_that_is_streamed_in_pieces_goes_back_whole() -> None:
+    def piece(**values: Any) -> bytes:
+        return chunk({"reasoning_details": [values]})
+
+    shown = stream(
+        piece(type="reasoning.text", index=0, text="so ", signature=None),
+        piece(type="reasoning.text", index=0, text="it is"),
+        piece(type="reasoning.text", index=0, text="", signature="s"),
+        piece(type="reasoning.encrypted", index=1, data="a"),
+        piece(type="reasoning.encrypted", index=1, data="b"),
+        chunk({"content": "x"}, finish="stop"),
+    )
+    async with Conversation([shown], "openrouter") as talk:
+        (opaque,) = [event for event in await talk.step() if event.kind == "opaque_received"]
+    assert opaque.payload["reasoning_details"] == [
+        {"type": "reasoning.text", "index": 0, "text": "so it is", "signature": "s"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "a"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "b"},
+    ]
+
+
+async def test_what_goes_to_a_server_on_this_machine_passes_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with Conversation([completion(text="x")]) as talk:
+        assert [event.kind for event in await talk.step()][-1] == "finished"
+
+
 @pytest.mark.parametrize(
     ("usage", "cached"),
     [

@@ -53,6 +53,12 @@ OVERFLOWS = [
     ),
     (400, {"error": {"code": "context_length_exceeded", "message": "Please shorten your input"}}),
     (413, "Request Entity Too Large"),
+    (400, {"error": {"message": "Invalid request: Your request exceeded model token limit: 262144"}}),
+    (400, {"error": {"message": "The input token count (1200000) exceeds the maximum number of tokens"}}),
+    (422, {"error": "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000"}),
+    (422, {"error": "`inputs` tokens + `max_new_tokens` must be <= 4097. Given: 5000"}),
+    (400, {"message": "The input (9000 tokens) is longer than the model's context length (4096 tokens)."}),
+    (400, {"message": "Prompt contains 9000 tokens, too large for model with 8192 maximum"}),
     (400, {"error": {"message": "prompt is too long: 210000 tokens > 200000 maximum"}}),
 ]
 
