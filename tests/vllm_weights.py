@@ -13,7 +13,7 @@ def main(source: Path, target: Path) -> None:
 
     folder, name = str(source.parent), source.name
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, torch_dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.bfloat16)
     # The weights are dequantised now; what still says otherwise would be believed.
     for owner in (model, model.config):
         for mark in ("quantization_config", "hf_quantizer", "is_quantized", "quantization_method"):
@@ -22,8 +22,10 @@ def main(source: Path, target: Path) -> None:
                     delattr(owner, mark)
                 except AttributeError:
                     setattr(owner, mark, None)
-    model.save_pretrained(target)
-    tokenizer.save_pretrained(target)
+    made = target.with_name(f"{target.name}.part")
+    model.save_pretrained(made)
+    tokenizer.save_pretrained(made)
+    made.rename(target)
 
 
 if __name__ == "__main__":
