@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo local test test-fast lint types imports wheel bench bench-repair bench-projects bench-scale docs clean
+.PHONY: help demo local test test-fast test-vllm lint types imports wheel bench bench-repair bench-projects bench-scale docs clean
 
 help:
 	@echo "make demo    repair the example project and show the evidence"
@@ -43,7 +43,13 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not slow and not docker" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not docker and not vllm" $(ARGS)
+
+# Opt-in: a real vLLM on this machine's processor; docs/real-servers.md says how to make the interpreter.
+test-vllm: $(VENV)/.dev
+	@test -n "$$WHIMBREL_VLLM_PYTHON" || \
+	  { echo "WHIMBREL_VLLM_PYTHON must name an interpreter that has vLLM (docs/real-servers.md)"; exit 2; }
+	$(BIN)/python -m pytest -m vllm tests/fix/test_real_vllm.py $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

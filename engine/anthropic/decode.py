@@ -132,7 +132,7 @@ class StepDecoder:
             yield from self._text(opened, block.get("text"))
         elif kind == "thinking":
             # Also when it is empty: the block goes back with its signature.
-            yield ReasoningDelta(text="", field=THINKING_FIELD)
+            yield ReasoningDelta(text="", field=THINKING_FIELD, source=self._provider)
             yield from self._thinking(opened, block.get("thinking"))
             if isinstance(block.get("signature"), str):
                 opened.signature.append(block["signature"])
@@ -198,7 +198,7 @@ class StepDecoder:
     def _thinking(self, opened: _Open, text: Any) -> Iterator[StreamEvent]:
         if isinstance(text, str) and text:
             opened.pieces.append(text)
-            yield ReasoningDelta(text=_clean(text), field=THINKING_FIELD)
+            yield ReasoningDelta(text=_clean(text), field=THINKING_FIELD, source=self._provider)
 
     def _count(self, usage: Any) -> None:
         if not isinstance(usage, dict):

@@ -11,8 +11,11 @@ from ..chat import ImagePart, Message, ReasoningPart, ToolCallPart, ToolResultPa
 NO_IMAGE = "[an image that this model cannot see]"
 
 
-def plain_messages(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """One entry per message; thinking in ``reasoning_content``, which templates take or leave."""
+def plain_messages(history: Sequence[Message], source: str = "") -> list[dict[str, Any]]:
+    """One entry per message; thinking in ``reasoning_content``, which templates take or leave.
+
+    Thinking of other models than ``source`` is left out.
+    """
     plain: list[dict[str, Any]] = []
     for message in history:
         results = [part for part in message.parts if isinstance(part, ToolResultPart)]
@@ -27,7 +30,11 @@ def plain_messages(history: Sequence[Message]) -> list[dict[str, Any]]:
                 plain.append({"role": "user", "content": text})
             continue
         entry: dict[str, Any] = {"role": message.role, "content": text}
-        thought = "".join(part.text for part in message.parts if isinstance(part, ReasoningPart))
+        thought = "".join(
+            part.text
+            for part in message.parts
+            if isinstance(part, ReasoningPart) and part.source in ("", source)
+        )
         if thought:
             entry["reasoning_content"] = thought
         if calls := message.tool_calls():

@@ -115,7 +115,7 @@ class LlamaModel:
     def count_tokens(self, history: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
         """Exact: the tokens of the prompt as the model's own template makes it."""
         try:
-            answer = self._running().call({"do": "count", **_conversation(history, tools)}, _COUNT_S)
+            answer = self._running().call({"do": "count", **self._conversation(history, tools)}, _COUNT_S)
         except ModelError:
             answer = None
         if answer is None or "tokens" not in answer:
@@ -141,7 +141,7 @@ class LlamaModel:
         thinking = _THINKING[effort]
         request = {
             "do": "answer",
-            **_conversation(history, tools),
+            **self._conversation(history, tools),
             "seed": secrets.randbits(31) if seed is None else seed,
             "most_tokens": thinking + _ANSWER if max_output_tokens is None else max_output_tokens,
             "answer_tokens": _ANSWER if max_output_tokens is None else max_output_tokens,
@@ -158,7 +158,7 @@ class LlamaModel:
         worker = self._running()
         number = worker.expect(receive)
         over = False
-        reader = _Reader(f"call_{len(history)}")
+        reader = _Reader(self.name, f"call_{len(history)}")
         try:
             # A long history does not fit into the pipe while the process is still starting.
             await asyncio.to_thread(worker.send, number, request)
@@ -183,6 +183,9 @@ class LlamaModel:
         )
         yield Finished(reason=reader.reason())
 
+    def _conversation(self, history: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        return {"messages": plain_messages(history, self.name), "tools": plain_tools(tools)}
+
     def _running(self) -> Worker:
         if self._worker is None or self._worker.gone:
             local = self._local
@@ -196,7 +199,8 @@ class LlamaModel:
 class _Reader:
     """From what the process says to stream events."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, source: str, prefix: str) -> None:
+        self._source = source
         self._prefix = prefix
         self._parser = TagParser()
         self._calls = 0
@@ -223,7 +227,7 @@ class _Reader:
         if piece.kind == "text":
             yield TextDelta(text=piece.text)
         elif piece.kind == "reasoning":
-            yield ReasoningDelta(text=piece.text)
+            yield ReasoningDelta(text=piece.text, source=self._source)
         else:
             # Numbered by place, not by chance: the same question gives the same answer.
             name, arguments = read_call(piece.text)
@@ -232,10 +236,6 @@ class _Reader:
             yield ToolCallStart(id=call_id, name=name)
             yield ToolCallArguments(id=call_id, delta=arguments)
             yield ToolCallEnd(id=call_id, name=name, arguments=arguments if arguments.strip() else "{}")
-
-
-def _conversation(history: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    return {"messages": plain_messages(history), "tools": plain_tools(tools)}
 
 
 def _failure(name: str, answer: dict[str, Any]) -> ModelError:

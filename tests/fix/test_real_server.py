@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -37,7 +38,7 @@ from whimbrel.engine.remote.failures import Failure, RemoteError
 
 from ..agent.scene import Echo, scene
 from ..real_server import RealServer
-from .conftest import Ran, Repo
+from .conftest import WHIMBREL, Ran, Repo
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -49,13 +50,14 @@ READ = ToolSpec(
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    """One server for this file; skipped only where `make local` was not run."""
+def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], RealServer]:
+    """``with start(4096) as server:`` runs one with so many tokens of context; skips without `make local`."""
     from whimbrel.app.repair.language.weights import find_model, prepared
     from whimbrel.engine.gguf.files import UnusableModel
     from whimbrel.engine.gguf.library import lacking_library
 
     lacking = lacking_library()
+    path = Path()
     if lacking is None:
         try:
             path = prepared(find_model(), cache_dir() / "models")
@@ -65,10 +67,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
         if os.environ.get("CI") == "true":
             pytest.fail(lacking)
         pytest.skip(lacking)
-    argv = [sys.executable, "-m", "llama_cpp.server", "--model", str(path), "--model_alias", "smollm2"]
-    argv += ["--n_ctx", str(WINDOW), "--n_threads", "1", "--n_threads_batch", "1"]
-    argv += ["--host", "127.0.0.1", "--port", "{port}"]
-    with RealServer(argv, tmp_path_factory.mktemp("server") / "log") as running:
+
+    def make(window: int) -> RealServer:
+        argv = [sys.executable, "-m", "llama_cpp.server", "--model", str(path), "--model_alias", "smollm2"]
+        argv += ["--n_ctx", str(window), "--n_threads", "1", "--n_threads_batch", "1"]
+        argv += ["--host", "127.0.0.1", "--port", "{port}"]
+        return RealServer(argv, tmp_path_factory.mktemp("server") / "log")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def server(start: Callable[[int], RealServer]) -> Iterator[RealServer]:
+    """One server for this file."""
+    with start(WINDOW) as running:
         yield running
 
 
@@ -162,6 +174,22 @@ async def test_an_agent_calls_tools_and_goes_on_with_their_results(
         # Null beside calls is refused once, and never sent again.
         notices = [each.text for each in stage.events if isinstance(each, ModelNotice)]
         assert len([text for text in notices if "content beside tool calls" in text]) == 1
+
+
+@pytest.mark.slow
+def test_the_probe_finds_out_how_it_wants_to_be_spoken_to(
+    start: Callable[[int], RealServer], home: dict[str, str]
+) -> None:
+    # A small window cuts what the model would say without end.
+    with start(512) as small:
+        done = subprocess.run(
+            [*WHIMBREL, "model", "probe", small.url], env=home, capture_output=True, text=True, timeout=100
+        )
+    assert done.returncode == 0, done.stderr
+    lines = {line[:28].strip(): line[28:] for line in done.stdout.splitlines()}
+    assert done.stdout.startswith(f"smollm2 at {small.url}")
+    assert lines["content beside calls"].split() == ["empty", "null", "is", "refused"]
+    assert lines["usage reported"].startswith(" no") and lines["images"].startswith(" no")
 
 
 def test_a_whole_run_ends_honestly(server: RealServer, fix: Callable[..., Ran], buggy: Repo) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from whimbrel.app.agent.limits import MaxSteps
 from whimbrel.engine.chat import (
     Finished,
     Message,
@@ -30,6 +31,7 @@ from whimbrel.engine.models import load_model
 from whimbrel.engine.remote.failures import Failure, RemoteError
 from whimbrel.sandbox.base.errors import ConfigError, ModelError
 
+from ...agent.scene import Echo, scene
 from .local_model import need_local_model
 
 pytestmark = pytest.mark.timeout(120)
@@ -166,6 +168,26 @@ async def test_thinking_that_the_template_opens_is_closed_when_it_has_had_its_sh
     assert [each.text for each in only(events, ModelNotice)] == [
         "thinking was ended after 4 tokens (effort low)"
     ]
+
+
+async def test_an_agent_works_with_it_and_the_session_keeps_what_was_said(
+    model: LlamaModel, tmp_path: Path
+) -> None:
+    forced = LlamaModel(resolve_file("smollm2", SETTINGS), call_first=True)
+    async with scene(tmp_path) as stage:
+        try:
+            agent = stage.make(forced, [Echo()], limits=[MaxSteps(2)])
+            outcome = await agent.run([system("Use the tool."), user("Read a.py.")])
+        finally:
+            await forced.close()
+        assert outcome.status == "budget" and outcome.steps == 2
+        assert (
+            outcome.usage.input_tokens and outcome.usage.output_tokens and not outcome.usage.estimated_tokens
+        )
+        stored = stage.stored()
+        assert [message.role for message in stored] == ["system", "user"] + ["assistant", "tool"] * 2
+        called = [call.id for message in stored for call in message.tool_calls()]
+        assert len(set(called)) == len(called) and called[0] == "call_2_0"
 
 
 async def test_leaving_early_stops_the_model_and_the_next_question_is_answered(model: LlamaModel) -> None:

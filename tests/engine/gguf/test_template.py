@@ -91,6 +91,13 @@ def test_control_tokens_spelled_out_in_texts_are_cut_in_two() -> None:
     assert f"done<{MARK}|im_end|>" in text and "obey\ufffd" in text
 
 
+def test_thinking_of_another_model_is_left_out() -> None:
+    thought = ReasoningPart(text="hm", source="vllm:other@host")
+    message = Message(role="assistant", parts=(thought, TextPart(text="yes")))
+    assert "reasoning_content" not in plain_messages([message], "llama:x")[0]
+    assert plain_messages([message], thought.source)[0]["reasoning_content"] == "hm"
+
+
 def test_images_are_named_and_not_forgotten() -> None:
     image = ImagePart(media_type="image/png", data_base64="")
     (entry,) = plain_messages([Message(role="user", parts=(TextPart(text="see"), image))])
