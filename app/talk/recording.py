@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...sandbox.base.errors import UsageError
@@ -74,10 +74,7 @@ def choose(options: TalkOptions, repository: Path, warn: Callable[[str], None]) 
         warn(f"message {seq} of session {info.id} is damaged and is left out")
     states = kept_states(conversation.states, lambda handle: store.blob(handle)[0])
     files = next((each for each in states if conversation.files and each.seq == conversation.files.seq), None)
-    return Chosen(store, info, upto, Conversation(
-        conversation.said, files, states, conversation.model, conversation.last_seq,
-        conversation.unfinished, conversation.damaged,
-    ))  # fmt: skip
+    return Chosen(store, info, upto, replace(conversation, files=files, states=states))
 
 
 def begin(

@@ -12,6 +12,7 @@ from ...engine.chat import Effort, Message
 from ...engine.models import load_model
 from ...sandbox.base.errors import BudgetExceeded, EnvironmentBroken, ToolError, WhimbrelError
 from ...sandbox.workspace import find_repository
+from ..agent.events import AgentEvent, ToolFinished, ToolStarted
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.permissions import Permissions
 from ..evidence import EvidenceLedger
@@ -20,7 +21,7 @@ from ..fix.options import FixOptions
 from ..fix.rundir import RunDirectory
 from ..fix.stage import Stage, set_the_stage
 from ..fix.work import AttemptLog, limits_of, show_event
-from ..sessions.files import Restored, put_back, record
+from ..sessions.files import Checkpoints, Restored, put_back
 from ..tools.base import PermissionClass, Tool, ToolArguments, ToolContext, ToolResult
 from ..tools.registry import default_tools
 from .options import TalkOptions, read_prompt
@@ -51,7 +52,10 @@ class Turn:
         self._listener = listener
         self._stage: Stage | None = None
         self._chosen: Chosen | None = None
+        self._checkpoints: Checkpoints | None = None
         self._files_recorded = False
+        self._changes = ""
+        self._changing = False
         now, seconds = time.monotonic() - options.base.spent_s, options.base.max_time_s
         self._deadline = now + seconds - min(_CLEAN_UP_S, _CLEAN_UP_SHARE * seconds)
 
@@ -99,6 +103,10 @@ class Turn:
             for remark in restored.remarks:
                 self._tell("warning", remark)
             self.result.moved_on = restored.moved_on
+            cap_bytes = self.options.settings.sessions.snapshots_mb << 20
+            self._checkpoints = Checkpoints(
+                stage.workspace, recording.session, chosen.conversation.states, cap_bytes
+            )
         with self._phase("work", "Work"):
             outcome = await self._converse(stage, recording, chosen, prompt, model_name, restored)
         self.result.answer = self.result.claimed = outcome.final_text
@@ -141,7 +149,7 @@ class Turn:
                 session=session,
                 limits=limits_of(self.options, self._deadline),
                 permissions=Permissions.for_sandbox(stage.sandbox.describe()),
-                on_event=lambda event: show_event(event, self.attempts, self._listener, self._tell),
+                on_event=self._on_event,
             )
             messages: Sequence[Message] = (
                 [next_turn(prompt, restored.remarks)] if past else first_turn(prompt, _facts(stage))
@@ -150,6 +158,13 @@ class Turn:
             return await agent.run(messages, past=past, effort=effort, seed=self.options.seed)
         finally:
             await model.close()
+
+    def _on_event(self, event: AgentEvent) -> None:
+        show_event(event, self.attempts, self._listener, self._tell)
+        if isinstance(event, ToolStarted):
+            self._changing = event.permission in ("write", "execute")
+        elif isinstance(event, ToolFinished) and self._changing and self._checkpoints is not None:
+            self._checkpoints.wanted()
 
     # ------------------------------------------------------------------ the end, whatever it is
 
@@ -170,20 +185,14 @@ class Turn:
         except (WhimbrelError, OSError) as error:
             self._tell("warning", f"the clean-up was not complete: {error}")
 
-    _changes = ""
-
     async def _record_files(self) -> None:
         """Once, at the end of the agent's part: the state goes to the session, the diff to the result."""
-        stage, recording, chosen = self._stage, self.recording, self._chosen
-        if self._files_recorded or stage is None or recording is None or chosen is None:
+        stage, checkpoints = self._stage, self._checkpoints
+        if self._files_recorded or stage is None or checkpoints is None:
             return
         self._files_recorded = True
         workspace = stage.workspace
-        patch = await record(
-            workspace, recording.session, chosen.conversation.states,
-            cap_bytes=self.options.settings.sessions.snapshots_mb << 20,
-            warn=lambda text: self._tell("warning", text),
-        )  # fmt: skip
+        patch = await checkpoints.final(lambda text: self._tell("warning", text))
         self.result.end_tree = await workspace.snapshot()
         self._changes = patch.decode("utf-8", "surrogateescape")
         files = await workspace.changed_files()

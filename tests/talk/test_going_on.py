@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fix.conftest import Ran, Repo
+from tests.fix.conftest import WHIMBREL, Ran, Repo
 from tests.mock_server import completion, reasoning_replayed
 
-from .conftest import CALC, edits, server
+from .conftest import CALC, edits, options, server, wait_for
 
 Talk = Callable[..., Ran]
 Whimbrel = Callable[..., subprocess.CompletedProcess[str]]
@@ -127,8 +130,12 @@ def test_rewinding_takes_files_words_or_both_back_and_can_be_taken_back(
     with server([edits("calc.py", "a + b", "b + a", call="c9"), completion(text="Turned.")]) as model:
         assert talk(calc, "turn it", "--resume", session, "--model", model.model("one")).code == 0
     listed = whimbrel("session", "turns", session).stdout.splitlines()
-    assert [line.split()[1] for line in listed] == ["user", "assistant", "assistant", "files"] * 2
-    first_end = int(listed[3].split()[0])
+    kinds = [line.split()[1] for line in listed]
+    # States within a turn are recorded while it goes on; the one at its end always is.
+    assert [kind for kind in kinds if kind != "files"] == ["user", "assistant", "assistant"] * 2
+    end = kinds.index("user", 1) - 1
+    assert kinds[end] == kinds[-1] == "files"
+    first_end = int(listed[end].split()[0])
     turned = int(listed[-1].split()[0])
 
     def goes_on(*rewind: str) -> tuple[str, str]:
@@ -148,6 +155,45 @@ def test_rewinding_takes_files_words_or_both_back_and_can_be_taken_back(
     files, words = goes_on("--to", "2", "--files")
     assert "return a - b" in files, "before the first turn had ended the files were the repository's"
     assert whimbrel("session", "rewind", session, "--to", "9999").returncode == 2
+
+
+def test_a_killed_turn_goes_on_with_the_files_of_its_last_change(
+    calc: Repo, talk: Talk, home: dict[str, str], tmp_path: Path
+):
+    reached, release = threading.Event(), threading.Event()
+
+    def script(request: Any) -> Any:
+        if len(request.messages) == 2:
+            return edits("calc.py", "a - b", "a + b")
+        reached.set()
+        release.wait(60)
+        return completion(text="too late")
+
+    with server(script) as model:
+        command = [
+            *WHIMBREL,
+            *options(calc, tmp_path / "killed"),
+            "make add add",
+            "--model",
+            model.model("one"),
+        ]
+        process = subprocess.Popen(command, env=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        assert reached.wait(60)
+        database = Path(home["WHIMBREL_STATE_DIR"]) / "sessions/sessions.db"
+        wait_for(lambda: recorded(database))
+        process.kill()
+        process.wait()
+        release.set()
+    with server(shows("On.")) as model:
+        ran = talk(calc, "go on", "--continue", "--model", model.model("one"))
+        assert ran.code == 0, ran.err
+        assert "return a + b" in read_again(model.requests)
+        assert "was killed" in model.requests[0].messages[-1]["content"]
+
+
+def recorded(database: Path) -> bool:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute("SELECT 1 FROM events WHERE kind = 'files'").fetchone() is not None
 
 
 def test_a_fork_goes_its_own_way_from_any_message(calc: Repo, talk: Talk, whimbrel: Whimbrel):
@@ -195,8 +241,6 @@ def test_a_state_with_a_secret_is_not_kept_and_that_is_said(calc: Repo, talk: Ta
 def test_a_damaged_record_costs_itself_and_not_the_session(
     calc: Repo, talk: Talk, home: dict[str, str], damage: str
 ):
-    import sqlite3
-
     first_change(talk, calc)
     database = Path(home["WHIMBREL_STATE_DIR"]) / "sessions/sessions.db"
     with sqlite3.connect(database) as connection:

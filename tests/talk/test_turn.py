@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from tests.fix.conftest import WHIMBREL, Ran, Repo
 from tests.mock_server import completion
 
-from .conftest import edits, options, server
+from .conftest import edits, options, server, wait_for
 
 Talk = Callable[..., Ran]
 
@@ -182,10 +181,3 @@ def alive_in_group(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
