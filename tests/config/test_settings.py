@@ -85,6 +85,15 @@ def test_a_repositorys_settings_count_only_when_exactly_they_are_trusted(project
     assert load_settings(project, environ={}).settings.limits.steps == 100, "changed since it was trusted"
 
 
+def test_settings_that_lead_out_of_the_repository_are_refused(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.toml").write_text("[limits]\nsteps = 3\n")
+    (project / ".whimbrel/config.toml").unlink()
+    (project / ".whimbrel/config.toml").symlink_to(tmp_path / "elsewhere.toml")
+    for trust in (True, False):
+        with pytest.raises(ConfigError, match="outside the repository"):
+            load_settings(project, environ={}, trust=trust)
+
+
 def test_rules_of_all_layers_count_together(config: Path, project: Path) -> None:
     config.write_text("[[permissions.rules]]\ndecision = 'deny'\ntool = 'bash'\n")
     (project / ".whimbrel/config.toml").write_text("[[permissions.rules]]\ndecision = 'allow'\ntool = '*'\n")
