@@ -97,10 +97,6 @@ class Permissions(Section):
     )
 
 
-class Mcp(Section):
-    servers: dict[str, dict[str, Any]] = Field(default={}, description="NAME -> how the server is reached.")
-
-
 class Sessions(Section):
     mirror: str = Field(
         default="", description="Where closed sessions are copied to: s3://bucket/prefix, file:///..."
@@ -144,7 +140,9 @@ class Settings(Section):
     limits: Limits = Limits()
     prices: dict[str, Price] = Field(default={}, description="MODEL -> its price; the name is quoted.")
     permissions: Permissions = Permissions()
-    mcp: Mcp = Mcp()
+    mcp: dict[str, dict[str, Any]] = Field(
+        default={}, description="NAME -> how an MCP server is reached; plain data."
+    )
     sessions: Sessions = Sessions()
     telemetry: Telemetry = Telemetry()
     context: Context = Context()

@@ -15,6 +15,7 @@ from ..agent.loop import Agent, AgentOutcome
 from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Permissions
 from ..agent.prompts import delimited, opening
+from ..config.rules import permission_rules
 from ..evidence import EvidenceLedger
 from ..sessions import SessionWriter
 from ..tools.base import ToolContext
@@ -145,7 +146,9 @@ async def do_the_work(
             context,
             session=session,
             limits=limits_of(options, deadline),
-            permissions=Permissions.for_sandbox(stage.sandbox.describe()),
+            permissions=Permissions.for_sandbox(
+                stage.sandbox.describe(), rules=permission_rules(options.settings)
+            ),
             on_event=lambda event: show_event(event, attempts, emit, tell),
         )
         messages = opening(

@@ -15,6 +15,7 @@ from ...sandbox.workspace import find_repository
 from ..agent.events import AgentEvent, ToolFinished, ToolStarted
 from ..agent.loop import Agent, AgentOutcome
 from ..agent.permissions import Permissions
+from ..config.rules import permission_rules
 from ..evidence import EvidenceLedger
 from ..fix.events import JobEvent, Listener
 from ..fix.options import FixOptions
@@ -148,7 +149,9 @@ class Turn:
                 context,
                 session=session,
                 limits=limits_of(self.options, self._deadline),
-                permissions=Permissions.for_sandbox(stage.sandbox.describe()),
+                permissions=Permissions.for_sandbox(
+                    stage.sandbox.describe(), rules=permission_rules(self.options.settings)
+                ),
                 on_event=self._on_event,
             )
             messages: Sequence[Message] = (

@@ -134,13 +134,13 @@ def test_everything_behind_the_first_equals_sign_is_the_value_where_it_fits() ->
         environ={},
         overrides=[
             "model.name=vllm:a=b@http://h/v1?x=y", "sessions.mirror=s3://b/p=1", "limits.time=90s",
-            'prices."vllm:x.y@http://h/v1".input=0.5', 'mcp.servers.files.command=["a", "b=c"]',
+            'prices."vllm:x.y@http://h/v1".input=0.5', 'mcp.files.command=["a", "b=c"]',
             "sandbox.network=TRUE", "limits.steps=7", "limits.steps=8",
         ],
     ).settings  # fmt: skip
     assert settings.model.name == "vllm:a=b@http://h/v1?x=y" and settings.sessions.mirror == "s3://b/p=1"
     assert settings.price_of("vllm:x.y@http://h/v1") == (0.5, None)
-    assert settings.mcp.servers == {"files": {"command": ["a", "b=c"]}}
+    assert settings.mcp == {"files": {"command": ["a", "b=c"]}}
     assert (settings.sandbox.network, settings.limits.steps, settings.limits.time) == (True, 8, 90.0)
 
 
