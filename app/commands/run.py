@@ -93,6 +93,8 @@ def command(ctx: click.Context, prompt: str, **given: Any) -> None:
     from ..talk.main import run_turn
     from ..talk.options import TalkOptions
 
+    named = said(ctx, "model") or bool(given["profile"])
+    named = named or any(override.strip().startswith("model.name") for override in given["overrides"])
     settings, refused = Settings(), None
     try:
         settings = settle(ctx, given)
@@ -128,7 +130,7 @@ def command(ctx: click.Context, prompt: str, **given: Any) -> None:
         latest=given["latest"],
         fork=given["fork"],
         files=given["files"],
-        model_given=said(ctx, "model"),
+        model_given=named,
     )
     debug = bool((ctx.obj or {}).get("debug"))
     sys.exit(run_turn(talk, as_json=given["as_json"], debug=debug, refused=refused))

@@ -87,6 +87,10 @@ class Turn:
         with self._phase("set_up", "Set up"):
             repository = await find_repository(self.options.repository)
             self._chosen = chosen = choose(self.talk, repository, lambda text: self._tell("warning", text))
+            if chosen.writer is not None:
+                self.recording = TalkRecording(
+                    chosen.store, chosen.writer
+                )  # however it ends, it is given free
             model_name = self.options.model if self.talk.model_given or not chosen.model else chosen.model
             self.result.model = model_name
             await load_model(model_name).close()  # a wrong name should not cost a set-up

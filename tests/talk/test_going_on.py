@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from whimbrel.app.sessions import SessionStore
 
 from tests.fix.conftest import WHIMBREL, Ran, Repo
 from tests.mock_server import completion, reasoning_replayed
@@ -65,6 +66,14 @@ def test_a_continued_session_sends_the_same_history_with_its_thinking_and_finds_
         assert "return a + b" in read_again(model.requests)
     assert ran.result["continued"] and not ran.result["moved_on"]
     assert "+    return a + b" in ran.result["patch"], "the patch holds all turns"
+
+
+def test_a_session_that_somebody_writes_is_left_alone(calc: Repo, talk: Talk, home: dict[str, str]):
+    ran, _ = first_change(talk, calc)
+    store = SessionStore.open(Path(home["WHIMBREL_STATE_DIR"]))
+    with store.reopen(ran.result["session_id"]), server([]) as model:
+        second = talk(calc, "me too", "--continue", "--model", model.model("one"))
+        assert (second.code, model.requests) == (2, []) and "being written by another process" in second.err
 
 
 def test_another_model_gets_the_words_without_the_first_ones_thinking(calc: Repo, talk: Talk):

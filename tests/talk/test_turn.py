@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fix.conftest import WHIMBREL, Ran, Repo
-from tests.mock_server import completion
+from tests.mock_server import Request, completion
 
 from .conftest import edits, options, server, wait_for
 
@@ -121,6 +121,25 @@ def test_wrong_usage_is_one_line_with_a_result(
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err and len(ran.err.strip().splitlines()) == 1, ran.err
     assert ran.result["exit_code"] == code
+
+
+def test_a_prompt_is_limited_in_bytes(calc: Repo, talk: Talk):
+    ran = talk(calc, "\N{GRINNING FACE}" * 300_000)  # fewer characters than the limit, more bytes
+    assert ran.code == 2 and "bytes" in ran.err
+
+
+def test_a_change_that_cannot_be_applied_is_told_and_kept(calc: Repo, talk: Talk):
+    def script(request: Request):
+        if len(request.messages) == 2:
+            return edits("calc.py", "a - b", "a + b")
+        (calc.root / "calc.py").write_text("def add(a, b):\n    return None\n")  # meanwhile, by the person
+        return completion(text="Done.")
+
+    with server(script) as model:
+        ran = talk(calc, "make add add", "--model", model.model(), "--apply")
+    assert (ran.code, ran.result["status"], ran.result["applied"]) == (4, "answered", False)
+    assert "the patch was not applied" in ran.err and (ran.output / "patch.diff").is_file()
+    assert "return None" in (calc.root / "calc.py").read_text()
 
 
 def test_a_run_that_hits_a_limit_says_so_and_keeps_the_work_as_an_attempt(calc: Repo, talk: Talk):
