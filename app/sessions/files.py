@@ -163,6 +163,8 @@ class Checkpoints:
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._tree = workspace.base.tree
+        self._last: FileState | None = None
+        """What this turn recorded last."""
 
     def wanted(self) -> None:
         """Something may have changed."""
@@ -181,6 +183,10 @@ class Checkpoints:
         """Records the end of the turn; returns the patch."""
         self._again = False
         await self.settled()
+        last, base = self._last, self._workspace.base
+        tree = await self._workspace.snapshot()
+        if last is not None and last.tree == tree and not last.problem:
+            return await self._workspace.diff(base.tree, tree)
         return await self._one(warn)
 
     async def _record(self) -> None:
@@ -198,6 +204,7 @@ class Checkpoints:
             self._workspace, self._session, self.states, cap_bytes=self._cap_bytes, warn=warn
         )
         self.states.append(state)
+        self._last = state
         return patch
 
 

@@ -108,7 +108,9 @@ def _after(reading: _Reading, event: SessionEvent, payload: dict[str, Any]) -> C
             return replace(now, damaged=(*now.damaged, event.seq))
         return replace(now, files=state, states=(*now.states, state))
     if event.kind == "rewound":
-        there = reading.at.get(int(payload.get("to") or 0), Conversation())
+        # An imported session may say anything here.
+        to = payload.get("to")
+        there = reading.at.get(to, Conversation()) if isinstance(to, int) else now
         if payload.get("chat"):
             now = replace(now, said=there.said)
         if payload.get("files"):
