@@ -150,6 +150,23 @@ def test_a_run_that_hits_a_limit_says_so_and_keeps_the_work_as_an_attempt(calc: 
     assert "+    return a + b" in (ran.output / "attempts/final.diff").read_text()
 
 
+def test_a_copy_of_the_session_goes_where_the_settings_say_and_never_costs_the_run(
+    calc: Repo, talk: Talk, whimbrel: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+):
+    (tmp_path / "copies").write_text("in the way")
+    mirror = f"sessions.mirror=file://{tmp_path}/copies/a"
+    with server([completion(text="It subtracts.")]) as model:
+        ran = talk(calc, "what does add do?", "--model", model.model(), "-c", mirror)
+    assert (ran.code, ran.out) == (0, "It subtracts.\n") and "retry: whimbrel session sync" in ran.err
+    failed = whimbrel("session", "sync", "-c", mirror)
+    assert failed.returncode == 10 and ran.result["session_id"] in failed.stdout
+    (tmp_path / "copies").unlink()
+    assert whimbrel("session", "sync", "-c", mirror).returncode == 0
+    copy = tmp_path / f"copies/a/{ran.result['session_id']}.jsonl"
+    taken = whimbrel("session", "import", str(copy))
+    assert taken.returncode == 0 and "(under a new id)" in taken.stdout, taken.stderr
+
+
 def test_sigterm_ends_the_command_tree_with_143_and_the_session_goes_on(
     calc: Repo, talk: Talk, tmp_path: Path, home: dict[str, str]
 ):
