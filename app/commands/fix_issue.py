@@ -9,10 +9,10 @@ import click
 
 from .age import process_age_s
 from .shared import (
-    allow_http_option,
     check_sandbox,
     issue_option,
     limit_options,
+    model_options,
     not_empty,
     path_given,
     permission_options,
@@ -23,6 +23,7 @@ from .shared import (
     settings_options,
     settle,
     tests_option,
+    tool_options,
 )
 
 
@@ -40,33 +41,8 @@ from .shared import (
     is_flag=True,
     help="Obey what the repository configures (recipe, Dockerfile); run an issue's code without isolation.",
 )
-@click.option(
-    "--model",
-    callback=not_empty,
-    default="embedded",
-    show_default=True,
-    help="embedded (needs no network), llama:FILE.gguf, or KIND:NAME or KIND:NAME@URL with KIND one of"
-    " openai, anthropic, vllm, sglang, llamacpp, ollama, deepseek, kimi-api, openrouter.",
-)
-@click.option(
-    "--effort",
-    type=click.Choice(["auto", "low", "high", "max"]),
-    default="auto",
-    show_default=True,
-    help="How hard a remote model thinks; auto: each step as much as it needs. Changes nothing for embedded.",
-)
-@allow_http_option
-@click.option(
-    "--context",
-    type=click.Choice(["auto", "map", "whole-repo"]),
-    default="auto",
-    show_default=True,
-    help="What a remote model gets of the repository in advance; auto: all source files where they fit in"
-    " a quarter of its window, else a map.",
-)
+@model_options
 @sandbox_options
-@click.option("--web", is_flag=True, help="Let the model read public web pages (web_fetch).")
-@click.option("--no-lint", is_flag=True, help="Do not run the project's linter or type checker after edits.")
 @click.option(
     "--max-steps",
     type=click.IntRange(1, 10_000),
@@ -88,19 +64,7 @@ from .shared import (
     show_default=True,
     help="The same input and seed give the same patch.",
 )
-@click.option(
-    "--mcp",
-    multiple=True,
-    callback=not_empty,
-    metavar="NAME|none",
-    help="MCP servers whose tools the model may call; again for more (default: those configured).",
-)
-@click.option(
-    "--instructions-from",
-    metavar="REV",
-    callback=not_empty,
-    help="Read AGENTS.md, skills and servers at the merge base with REV, as CI does with the target branch.",
-)
+@tool_options
 @permission_options
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
@@ -120,7 +84,7 @@ def command(ctx: click.Context, **given: Any) -> None:
     if given["commit"] and given["branch"]:
         raise click.UsageError("give --commit or --branch, not both")
     check_sandbox(given)
-    rules = permission_rules(given)
+    given["rules"] = permission_rules(given)
     from ...sandbox.base.errors import WhimbrelError
     from ..config import Settings
     from ..fix.doors import make_door
@@ -158,7 +122,7 @@ def command(ctx: click.Context, **given: Any) -> None:
         allow_build=not given["no_build"],
         mcp=given["mcp"],
         instructions_from=given["instructions_from"],
-        rules=rules,
+        rules=given["rules"],
         permission_mode=given["permission_mode"],
         max_tokens=given["max_tokens"],
         max_cost_usd=given["max_cost"],

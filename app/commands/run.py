@@ -11,8 +11,11 @@ from .age import process_age_s
 from .shared import (
     check_sandbox,
     limit_options,
+    model_options,
     not_empty,
     path_given,
+    permission_options,
+    permission_rules,
     python_option,
     repository_options,
     said,
@@ -20,6 +23,7 @@ from .shared import (
     settings_options,
     settle,
     tests_option,
+    tool_options,
 )
 
 
@@ -43,20 +47,7 @@ from .shared import (
 @click.option(
     "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
 )
-@click.option(
-    "--model",
-    callback=not_empty,
-    default="embedded",
-    show_default=True,
-    help="openai:NAME[@URL], vllm:NAME@URL, or embedded (repairs only); a session goes on with its own.",
-)
-@click.option(
-    "--effort",
-    type=click.Choice(["low", "high", "max"]),
-    default="high",
-    show_default=True,
-    help="How hard a remote model thinks.",
-)
+@model_options
 @sandbox_options
 @click.option(
     "--max-steps",
@@ -66,6 +57,8 @@ from .shared import (
     help="Questions to the model.",
 )
 @limit_options
+@tool_options
+@permission_options
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
 )
@@ -87,12 +80,15 @@ def command(ctx: click.Context, prompt: str, **given: Any) -> None:
     130 cancelled; 143 terminated.
     """
     check_sandbox(given)
+    given["rules"] = permission_rules(given)
     from ...sandbox.base.errors import WhimbrelError
     from ..config import Settings
     from ..fix.options import FixOptions
     from ..talk.main import run_turn
     from ..talk.options import TalkOptions
 
+    named = said(ctx, "model") or bool(given["profile"])
+    named = named or any(override.strip().startswith("model.name") for override in given["overrides"])
     settings, refused = Settings(), None
     try:
         settings = settle(ctx, given)
@@ -106,6 +102,13 @@ def command(ctx: click.Context, prompt: str, **given: Any) -> None:
         trust=given["trust"],
         model=given["model"],
         effort=given["effort"],
+        context=given["context"],
+        web=given["web"],
+        lint=not given["no_lint"],
+        mcp=given["mcp"],
+        instructions_from=given["instructions_from"],
+        rules=given["rules"],
+        permission_mode=given["permission_mode"],
         sandbox=given["sandbox"],
         image=given["image"],
         network=given["network"],
@@ -128,7 +131,7 @@ def command(ctx: click.Context, prompt: str, **given: Any) -> None:
         latest=given["latest"],
         fork=given["fork"],
         files=given["files"],
-        model_given=said(ctx, "model"),
+        model_given=named,
     )
     debug = bool((ctx.obj or {}).get("debug"))
     sys.exit(run_turn(talk, as_json=given["as_json"], debug=debug, refused=refused))

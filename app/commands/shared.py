@@ -81,6 +81,51 @@ settings_options = together(
         help="One setting for this run (repeatable), such as -c limits.steps=20.",
     ),
 )
+model_options = together(
+    click.option(
+        "--model",
+        callback=not_empty,
+        default="embedded",
+        show_default=True,
+        help="embedded (needs no network), llama:FILE.gguf, or KIND:NAME or KIND:NAME@URL with KIND one of"
+        " openai, anthropic, vllm, sglang, llamacpp, ollama, deepseek, kimi-api, openrouter.",
+    ),
+    click.option(
+        "--effort",
+        type=click.Choice(["auto", "low", "high", "max"]),
+        default="auto",
+        show_default=True,
+        help="How hard a remote model thinks; auto: each step as much as it needs.",
+    ),
+    allow_http_option,
+    click.option(
+        "--context",
+        type=click.Choice(["auto", "map", "whole-repo"]),
+        default="auto",
+        show_default=True,
+        help="What a remote model gets of the repository in advance; auto: all source files where they fit in"
+        " a quarter of its window, else a map.",
+    ),
+)
+tool_options = together(
+    click.option("--web", is_flag=True, help="Let the model read public web pages (web_fetch)."),
+    click.option(
+        "--no-lint", is_flag=True, help="Do not run the project's linter or type checker after edits."
+    ),
+    click.option(
+        "--mcp",
+        multiple=True,
+        callback=not_empty,
+        metavar="NAME|none",
+        help="MCP servers whose tools the model may call; again for more (default: those configured).",
+    ),
+    click.option(
+        "--instructions-from",
+        metavar="REV",
+        callback=not_empty,
+        help="Read AGENTS.md, skills and servers at the merge base with REV, as CI does.",
+    ),
+)
 limit_options = together(
     click.option("--max-tokens", type=click.IntRange(min=1), help="Input and output of all steps together."),
     click.option(
@@ -181,6 +226,7 @@ _FROM_SETTINGS: dict[str, tuple[str, str]] = {
     "max_tokens": ("limits", "tokens"),
     "max_cost": ("limits", "cost_usd"),
     "max_candidates": ("limits", "candidates"),
+    "context": ("context", "mode"),
 }
 
 
@@ -205,12 +251,18 @@ def settle(ctx: click.Context, given: dict[str, Any]) -> Settings:
         given["no_build"] = not loaded.settings.sandbox.build
     if not said(ctx, "image") and given["sandbox"] not in ("auto", "docker"):
         given["image"] = None
+    if "rules" in given:
+        from ..config.rules import permission_rules as of_settings
+
+        given["rules"] = (*given["rules"], *of_settings(loaded.settings))
     return loaded.settings
 
 
 def said(ctx: click.Context, name: str) -> bool:
     """Whether the person gave this option on the command line."""
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def repository_top(repo: Path) -> Path:
     """The repository a folder lies in, or the folder itself.
 

@@ -104,7 +104,7 @@ def _known(model: type[BaseModel], key: tuple[str, ...]) -> bool:
         return len(key) == 3 and key[2] in ("input", "output", "cached")
     if key[0] == "profiles":
         return len(key) > 2 and _known(Settings, key[2:])
-    if key[0] == "servers":
+    if key[0] == "mcp":
         return len(key) > 2
     return len(key) == 1
 

@@ -100,10 +100,6 @@ class Permissions(Section):
     )
 
 
-class Mcp(Section):
-    servers: dict[str, dict[str, Any]] = Field(default={}, description="NAME -> how the server is reached.")
-
-
 class Sessions(Section):
     mirror: str = Field(
         default="", description="Where closed sessions are copied to: s3://bucket/prefix, file:///..."
@@ -117,8 +113,12 @@ class Sessions(Section):
 
 
 class Telemetry(Section):
-    enabled: bool = Field(default=False, description="Send traces; off unless asked for.")
-    endpoint: str = Field(default="", description="OTLP address.")
+    traces: bool = Field(default=False, description="Send traces over OTLP; off unless asked for.")
+    endpoint: str = Field(default="", description="OTLP address; empty: OTEL_EXPORTER_OTLP_ENDPOINT.")
+    metrics_file: str = Field(default="", description="Prometheus text file, written when a run ends.")
+    metrics_port: int | None = Field(
+        default=None, ge=1, le=65535, description="Loopback port that serves metrics during a run."
+    )
 
 
 class Context(Section):
@@ -126,7 +126,7 @@ class Context(Section):
         default="auto", description="What a model sees beforehand."
     )
     compact_at: float = Field(
-        default=0.85, gt=0, le=1, description="Share of the window at which history is compacted."
+        default=0.85, ge=0.1, le=0.95, description="Share of the window at which history is compacted."
     )
 
 
@@ -147,7 +147,9 @@ class Settings(Section):
     limits: Limits = Limits()
     prices: dict[str, Price] = Field(default={}, description="MODEL -> its price; the name is quoted.")
     permissions: Permissions = Permissions()
-    mcp: Mcp = Mcp()
+    mcp: dict[str, dict[str, Any]] = Field(
+        default={}, description="NAME -> how an MCP server is reached; plain data."
+    )
     sessions: Sessions = Sessions()
     telemetry: Telemetry = Telemetry()
     context: Context = Context()

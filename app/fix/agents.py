@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ...engine.chat import ChatModel
@@ -26,6 +27,8 @@ from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Decision, Permissions, Rule
 from ..agent.profiles import get_ready
 from ..agent.strategy import Strategy
+from ..config import Settings
+from ..context.settings import SHARE_VARIABLE, ContextSettings
 from ..evidence import EvidenceLedger
 from ..permissions.grants import Grants
 from ..sessions import SessionWriter
@@ -50,6 +53,8 @@ class Watch:
     tell: Callable[[str, str], None]
     attempts: AttemptLog
     telemetry: RunTelemetry
+    also: Callable[[AgentEvent], None] | None = None
+    """Sees every event after the door."""
 
 
 def tool_context(
@@ -105,6 +110,8 @@ async def make_agent(
     def on_event(event: AgentEvent) -> None:
         watch.telemetry.agent_event(event)
         show_event(event, watch, takes_tiers)
+        if watch.also is not None:
+            watch.also(event)
 
     return Agent(
         model,
@@ -120,7 +127,16 @@ async def make_agent(
             grants=Grants(stage.repository),
         ),
         on_event=on_event,
+        window=context_settings(options.settings),
     )
+
+
+def context_settings(settings: Settings) -> ContextSettings:
+    """How the model's window is used: the environment before the settings."""
+    given = ContextSettings.from_environ()
+    if not os.environ.get(SHARE_VARIABLE, "").strip():
+        given = replace(given, compact_at=settings.context.compact_at)
+    return given
 
 
 def limits_of(options: FixOptions, deadline: float) -> list[Limit]:

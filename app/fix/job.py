@@ -119,7 +119,7 @@ class FixJob:
         with self._phase("set_up", "Set up"):
             load_model(self.options.model)  # a wrong name should not cost a set-up
             check_extras(self.options)
-            self._telemetry = open_telemetry(self.options.model)
+            self._telemetry = open_telemetry(self.options.model, self.options.settings.telemetry)
             self.ledger.listen(self._telemetry.evidence)
             self._stage = stage = await set_the_stage(self.options, run, self.ledger, self._tell)
             self._describe(stage)

@@ -38,7 +38,7 @@ async def do_the_work(
     """Runs the agent on the stage."""
     model = load_model(options.model)
     if options.model == "embedded" and not stage.environment.python:
-        tell("warning", "the embedded model repairs Python code only; name another one with --model")
+        watch.tell("warning", "the embedded model repairs Python code only; name another one with --model")
     try:
         targets = (*reproduction.targets, *reproduction.target_files)
         context = tool_context(

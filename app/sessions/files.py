@@ -10,12 +10,12 @@ on, and the patch of the wanted state is applied to what is there, if it fits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ...sandbox.base.errors import PatchConflict
+from ...sandbox.base.errors import PatchConflict, WhimbrelError
 from ...sandbox.workspace import Workspace
 from .replay import Conversation, FileState
 from .writer import SessionWriter
@@ -114,40 +114,98 @@ def route(states: Iterable[FileState], start: str, goal: str) -> list[tuple[File
 async def record(
     workspace: Workspace,
     session: SessionWriter,
-    states: tuple[FileState, ...] = (),
+    states: Sequence[FileState] = (),
     *,
     cap_bytes: int,
     warn: Callable[[str], None],
-) -> bytes:
-    """Stores the files as they are now as a ``files`` event; returns the patch from the base.
+) -> tuple[bytes, FileState]:
+    """Stores the files as they are now as a ``files`` event; returns the patch from the base, and the state.
 
-    ``states`` are those that the session holds already.
-    One session keeps at most ``cap_bytes`` of such patches as stored: the oldest go first.
+    ``states`` are those that the session holds already. One session keeps at most ``cap_bytes``
+    of patches as stored: the oldest go first.
     """
-    tree = await workspace.snapshot()
-    base = workspace.base
+    tree, base = await workspace.snapshot(), workspace.base
     patch = await workspace.diff(base.tree, tree)
-    event: dict[str, Any] = {
-        "base_commit": base.commit, "base_tree": base.tree, "tree": tree,
-        "diff": "", "stored": 0, "problem": "",
-    }  # fmt: skip
+    diff, stored, problem = "", 0, ""
     if patch:
         kept = await asyncio.to_thread(session.keep_exact, patch, MEDIA)
         if kept is None:
-            event["problem"] = "the changes hold the value of a secret, so they are not kept in the session"
+            problem = "the changes hold the value of a secret, so they are not kept in the session"
+        elif kept[1] > cap_bytes:
+            session.drop(kept[0])
+            problem = f"the changes take more than the {cap_bytes >> 20} MiB that a session may keep"
         else:
-            event["diff"], event["stored"] = kept
-            if kept[1] > cap_bytes:
-                session.drop(kept[0])
-                event["diff"], event["stored"] = "", 0
-                event["problem"] = (
-                    f"the changes take more than the {cap_bytes >> 20} MiB that a session may keep"
-                )
-    if event["problem"]:
-        warn(f"a later turn cannot go on from these files: {event['problem']}")
-    session.append("files", event)
-    _bound(session, states, str(event["diff"]), int(event["stored"]), cap_bytes)
-    return patch
+            diff, stored = kept
+    if problem:
+        warn(f"a later turn cannot go on from these files: {problem}")
+    event = {
+        "base_commit": base.commit, "base_tree": base.tree, "tree": tree,
+        "diff": diff, "stored": stored, "problem": problem,
+    }  # fmt: skip
+    seq = session.append("files", event)
+    _bound(session, states, diff, stored, cap_bytes)
+    return patch, FileState(seq, base.commit, base.tree, tree, diff, stored, problem)
+
+
+class Checkpoints:
+    """Records the files while a turn goes on, so that a killed process loses no more than its last moment.
+
+    One recording at a time, in the background; what changes meanwhile is recorded next.
+    """
+
+    def __init__(
+        self, workspace: Workspace, session: SessionWriter, states: Sequence[FileState], cap_bytes: int
+    ) -> None:
+        self.states = list(states)
+        self._workspace = workspace
+        self._session = session
+        self._cap_bytes = cap_bytes
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._tree = workspace.base.tree
+        self._last: FileState | None = None
+        """What this turn recorded last."""
+
+    def wanted(self) -> None:
+        """Something may have changed."""
+        if self._task is not None and not self._task.done():
+            self._again = True
+            return
+        self._task = asyncio.get_running_loop().create_task(self._record())
+
+    async def settled(self) -> None:
+        """Waits for what is being recorded; what failed here is told when the turn's end is recorded."""
+        if self._task is not None:
+            with contextlib.suppress(WhimbrelError, OSError):
+                await self._task
+
+    async def final(self, warn: Callable[[str], None]) -> bytes:
+        """Records the end of the turn; returns the patch."""
+        self._again = False
+        await self.settled()
+        last, base = self._last, self._workspace.base
+        tree = await self._workspace.snapshot()
+        if last is not None and last.tree == tree and not last.problem:
+            return await self._workspace.diff(base.tree, tree)
+        return await self._one(warn)
+
+    async def _record(self) -> None:
+        while True:
+            self._again = False
+            tree = await self._workspace.snapshot()
+            if tree != self._tree:
+                self._tree = tree
+                await self._one(lambda _: None)
+            if not self._again:
+                return
+
+    async def _one(self, warn: Callable[[str], None]) -> bytes:
+        patch, state = await record(
+            self._workspace, self._session, self.states, cap_bytes=self._cap_bytes, warn=warn
+        )
+        self.states.append(state)
+        self._last = state
+        return patch
 
 
 def kept_states(states: Iterable[FileState], fetch: Callable[[str], bytes]) -> tuple[FileState, ...]:
@@ -174,7 +232,7 @@ def _patch(state: FileState, fetch: Callable[[str], bytes]) -> bytes:
 
 
 def _bound(
-    session: SessionWriter, states: tuple[FileState, ...], newest: str, stored: int, cap_bytes: int
+    session: SessionWriter, states: Sequence[FileState], newest: str, stored: int, cap_bytes: int
 ) -> None:
     """Drops the oldest patches beyond the cap; the newest always stays."""
     sizes = {state.diff: state.stored for state in states if state.diff and not state.problem}

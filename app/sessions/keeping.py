@@ -15,6 +15,8 @@ from .migration import has_text_index
 from .store import SessionInfo, SessionStore
 from .writer import SessionWriter
 
+_NEW = "('message', 'turn_started', 'run_started', 'rewound', 'forked', 'imported')"
+"""Kinds of events that begin something."""
 _UNUSED = "DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM blob_refs)"
 
 
@@ -67,7 +69,9 @@ def fork(
 
 
 def check_seq(store: SessionStore, info: SessionInfo, seq: int | None) -> int:
-    """``seq``, or the session's last one.
+    """Where the session stands after message ``seq`` (None: its end): up to the next thing said.
+
+    What belongs to a message (the files it led to, evidence) is stored behind it.
 
     Raises:
         UsageError: the session has no such event.
@@ -79,7 +83,11 @@ def check_seq(store: SessionStore, info: SessionInfo, seq: int | None) -> int:
             f"session {info.id} has no message {seq}: they go from 1 to {info.events}",
             hint=f"`whimbrel session turns {info.id}` lists them",
         )
-    return seq
+    with readable(store.directory):
+        (following,) = store.connection.execute(
+            f"SELECT min(seq) FROM events WHERE session_id = ? AND seq > ? AND kind IN {_NEW}", (info.id, seq)
+        ).fetchone()
+    return info.events if following is None else int(following) - 1
 
 
 def rename(store: SessionStore, prefix: str, title: str) -> SessionInfo:

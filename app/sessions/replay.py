@@ -53,8 +53,10 @@ class Conversation:
     model: str = ""
     """Of the last turn."""
     last_seq: int = 0
+    turn: int = 0
+    """Where the last turn began."""
     unfinished: bool = False
-    """The last turn ended without recording its files (its process was killed)."""
+    """The last turn has no end: its process was killed."""
     damaged: tuple[int, ...] = ()
     """Messages that cannot be read any more."""
 
@@ -91,7 +93,9 @@ def replay(events: Iterable[SessionEvent], *, upto: int | None = None) -> Conver
 def _after(reading: _Reading, event: SessionEvent, payload: dict[str, Any]) -> Conversation:
     now = reading.now
     if event.kind in ("turn_started", "run_started"):
-        return replace(now, model=str(payload.get("model", "")), unfinished=True)
+        return replace(now, model=str(payload.get("model", "")), turn=event.seq, unfinished=True)
+    if event.kind == "run_ended":
+        return replace(now, unfinished=False)
     if event.kind == "message":
         try:
             message = Message.model_validate(payload)
@@ -102,9 +106,11 @@ def _after(reading: _Reading, event: SessionEvent, payload: dict[str, Any]) -> C
         state = _state(event.seq, payload)
         if state is None:
             return replace(now, damaged=(*now.damaged, event.seq))
-        return replace(now, files=state, states=(*now.states, state), unfinished=False)
+        return replace(now, files=state, states=(*now.states, state))
     if event.kind == "rewound":
-        there = reading.at.get(int(payload.get("to") or 0), Conversation())
+        # An imported session may say anything here.
+        to = payload.get("to")
+        there = reading.at.get(to, Conversation()) if isinstance(to, int) else now
         if payload.get("chat"):
             now = replace(now, said=there.said)
         if payload.get("files"):

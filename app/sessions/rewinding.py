@@ -34,8 +34,8 @@ def rewind(store: SessionStore, prefix: str, to: int, what: What) -> str:
             turn are not kept.
     """
     info = store.find(prefix)
-    check_seq(store, info, to)
-    there = replay(store.events(info.id), upto=to)
+    end = check_seq(store, info, to)
+    there = replay(store.events(info.id), upto=end)
     if what != "chat" and there.files is not None:
         if there.files.problem:
             raise UsageError(
@@ -51,14 +51,16 @@ def rewind(store: SessionStore, prefix: str, to: int, what: What) -> str:
                 hint="--chat takes only the words back",
             ) from error
     with store.reopen(info.id) as writer:
-        writer.append("rewound", {"to": to, "chat": what != "files", "files": what != "chat"}, parent_seq=to)
+        writer.append(
+            "rewound", {"to": end, "chat": what != "files", "files": what != "chat"}, parent_seq=end
+        )
         writer.close("rewound")
     parts: list[str] = []
     if what != "files":
         parts.append(f"{len(there.said)} messages are left")
     if what != "chat":
         parts.append("the files are those of the repository" if there.files is None
-                     else f"the files are those recorded at message {there.files.seq}")  # fmt: skip
+                     else "the files are those it left")  # fmt: skip
     return f"session {info.id} is back at message {to}: {', '.join(parts)}"
 
 

@@ -28,8 +28,12 @@ def run_turn(
 class PrintDoor:
     """The answer on standard output and nothing else there; what goes on, on standard error."""
 
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
     def show(self, event: JobEvent) -> None:
         if event.kind in ("info", "warning"):
+            self._told.add(event.text)
             write_line(sys.stderr, f"{'note: ' if event.kind == 'warning' else ''}{event.text}")
         elif event.kind == "agent" and event.data.get("kind") == "tool_started":
             write_line(sys.stderr, f"- {_call(event)}")
@@ -40,6 +44,9 @@ class PrintDoor:
         result = event.data
         if result.get("answer"):
             write_line(sys.stdout, str(result["answer"]))
+        for note in result["notes"]:
+            if note not in self._told:
+                write_line(sys.stderr, f"note: {note}")
         if result["status"] != "answered":
             hint = f" ({result['hint']})" if result.get("hint") else ""
             write_line(sys.stderr, f"whimbrel: {result['message']}{hint}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...sandbox.base.errors import UsageError
@@ -24,6 +24,8 @@ class Chosen:
     upto: int | None
     """Only what was said up to here counts (fork)."""
     conversation: Conversation
+    writer: SessionWriter | None = None
+    """Of a session that is resumed: taken before it is read, so that nobody adds to it meanwhile."""
 
     @property
     def model(self) -> str:
@@ -48,7 +50,8 @@ def choose(options: TalkOptions, repository: Path, warn: Callable[[str], None]) 
     """Finds the conversation to go on with.
 
     Raises:
-        UsageError: no such session or message, one of another repository, or two ways at once.
+        UsageError: no such session or message, one of another repository, one that another
+            process writes, or two ways at once.
     """
     ways = [options.resume is not None, options.latest, options.fork is not None]
     if sum(ways) > 1:
@@ -69,30 +72,24 @@ def choose(options: TalkOptions, repository: Path, warn: Callable[[str], None]) 
         raise UsageError(
             f"session {info.id} belongs to {info.repository}", hint=f"give --repo {info.repository}"
         )
+    writer = store.reopen(info.id, on_problem=warn) if upto is None else None
     conversation = replay(store.events(info.id), upto=upto)
     for seq in conversation.damaged[:3]:
         warn(f"message {seq} of session {info.id} is damaged and is left out")
     states = kept_states(conversation.states, lambda handle: store.blob(handle)[0])
     files = next((each for each in states if conversation.files and each.seq == conversation.files.seq), None)
-    return Chosen(store, info, upto, Conversation(
-        conversation.said, files, states, conversation.model, conversation.last_seq,
-        conversation.unfinished, conversation.damaged,
-    ))  # fmt: skip
+    return Chosen(store, info, upto, replace(conversation, files=files, states=states), writer)
 
 
 def begin(
     chosen: Chosen, *, title: str, repository: Path, model: str, warn: Callable[[str], None]
 ) -> TalkRecording:
-    """The writer of the chosen session.
-
-    Raises:
-        UsageError: another process writes it.
-    """
+    """The writer of the chosen session; a fork is made now."""
     store, info = chosen.store, chosen.info
     if info is None:
         session = store.create(title=title, repository=str(repository), model=model, on_problem=warn)
-    elif chosen.upto is not None:
-        session = fork(store, info.id, chosen.upto, on_problem=warn)
+    elif chosen.writer is not None:
+        session = chosen.writer
     else:
-        session = store.reopen(info.id, on_problem=warn)
+        session = fork(store, info.id, chosen.upto, on_problem=warn)
     return TalkRecording(store, session)

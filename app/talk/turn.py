@@ -12,6 +12,7 @@ from ...engine.chat import Message
 from ...engine.models import load_model
 from ...sandbox.base.errors import BudgetExceeded, EnvironmentBroken, ToolError, WhimbrelError
 from ...sandbox.workspace import find_repository
+from ..agent.events import AgentEvent, ToolFinished, ToolStarted
 from ..agent.loop import AgentOutcome
 from ..agent.tiers import EffortChoice
 from ..evidence import EvidenceLedger
@@ -23,7 +24,7 @@ from ..fix.options import FixOptions
 from ..fix.rundir import RunDirectory
 from ..fix.stage import Stage, set_the_stage
 from ..fix.work import stage_fact
-from ..sessions.files import Restored, put_back, record
+from ..sessions.files import Checkpoints, Restored, put_back
 from ..telemetry import RunTelemetry, open_telemetry
 from ..tools.base import PermissionClass, Tool, ToolArguments, ToolContext, ToolResult
 from ..tools.registry import default_tools
@@ -56,7 +57,10 @@ class Turn:
         self._telemetry = RunTelemetry(options.base.model)
         self._stage: Stage | None = None
         self._chosen: Chosen | None = None
+        self._checkpoints: Checkpoints | None = None
         self._files_recorded = False
+        self._changes = ""
+        self._changing = False
         now, seconds = time.monotonic() - options.base.spent_s, options.base.max_time_s
         self._deadline = now + seconds - min(_CLEAN_UP_S, _CLEAN_UP_SHARE * seconds)
 
@@ -93,10 +97,14 @@ class Turn:
         with self._phase("set_up", "Set up"):
             repository = await find_repository(self.options.repository)
             self._chosen = chosen = choose(self.talk, repository, lambda text: self._tell("warning", text))
+            if chosen.writer is not None:
+                self.recording = TalkRecording(
+                    chosen.store, chosen.writer
+                )  # however it ends, it is given free
             model_name = self.options.model if self.talk.model_given or not chosen.model else chosen.model
             self.result.model = model_name
             await load_model(model_name).close()  # a wrong name should not cost a set-up
-            self._telemetry = open_telemetry(model_name)
+            self._telemetry = open_telemetry(model_name, self.options.settings.telemetry)
             self.ledger.listen(self._telemetry.evidence)
             self._stage = stage = await set_the_stage(self.options, run, self.ledger, self._tell)
             self._describe(stage)
@@ -112,6 +120,10 @@ class Turn:
             for remark in restored.remarks:
                 self._tell("warning", remark)
             self.result.moved_on = restored.moved_on
+            cap_bytes = self.options.settings.sessions.snapshots_mb << 20
+            self._checkpoints = Checkpoints(
+                stage.workspace, recording.session, chosen.conversation.states, cap_bytes
+            )
         with self._phase("work", "Work"):
             outcome = await self._converse(stage, recording, chosen, prompt, model_name, restored)
         self.result.answer = self.result.claimed = outcome.final_text
@@ -147,7 +159,9 @@ class Turn:
                 agent = await make_agent(
                     model, self.options, stage, context, added, session=session,
                     deadline=self._deadline, tools=tools,
-                    watch=Watch(self._listener, self._tell, self.attempts, self._telemetry),
+                    watch=Watch(
+                        self._listener, self._tell, self.attempts, self._telemetry, self._on_event
+                    ),
                 )  # fmt: skip
                 messages: Sequence[Message] = (
                     [next_turn(prompt, restored.remarks)]
@@ -158,6 +172,12 @@ class Turn:
                 return await agent.run(messages, past=past, effort=effort, seed=self.options.seed)
         finally:
             await model.close()
+
+    def _on_event(self, event: AgentEvent) -> None:
+        if isinstance(event, ToolStarted):
+            self._changing = event.permission in ("write", "execute")
+        elif isinstance(event, ToolFinished) and self._changing and self._checkpoints is not None:
+            self._checkpoints.wanted()
 
     # ------------------------------------------------------------------ the end, whatever it is
 
@@ -178,20 +198,14 @@ class Turn:
         except (WhimbrelError, OSError) as error:
             self._tell("warning", f"the clean-up was not complete: {error}")
 
-    _changes = ""
-
     async def _record_files(self) -> None:
         """Once, at the end of the agent's part: the state goes to the session, the diff to the result."""
-        stage, recording, chosen = self._stage, self.recording, self._chosen
-        if self._files_recorded or stage is None or recording is None or chosen is None:
+        stage, checkpoints = self._stage, self._checkpoints
+        if self._files_recorded or stage is None or checkpoints is None:
             return
         self._files_recorded = True
         workspace = stage.workspace
-        patch = await record(
-            workspace, recording.session, chosen.conversation.states,
-            cap_bytes=self.options.settings.sessions.snapshots_mb << 20,
-            warn=lambda text: self._tell("warning", text),
-        )  # fmt: skip
+        patch = await checkpoints.final(lambda text: self._tell("warning", text))
         self.result.end_tree = await workspace.snapshot()
         self._changes = patch.decode("utf-8", "surrogateescape")
         files = await workspace.changed_files()

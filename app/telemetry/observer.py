@@ -21,6 +21,7 @@ from ...engine.chat import (
     Usage,
 )
 from ..agent.events import AgentEvent, PermissionAnswered, StepStarted, ToolFinished, ToolStarted
+from ..config.model import Telemetry
 from ..evidence import EvidenceRow
 from . import traces as names
 from .metrics import Metrics
@@ -226,19 +227,19 @@ class RunTelemetry:
         return tool if tool in self._known else _UNKNOWN
 
 
-def open_telemetry(model: str, settings: TelemetrySettings | None = None) -> RunTelemetry:
-    """The telemetry that the environment asks for (or ``settings``), usually none.
+def open_telemetry(model: str, section: Telemetry) -> RunTelemetry:
+    """The telemetry that the environment or the settings ask for, usually none.
 
     Raises:
         ConfigError: it asks for something that cannot be: see TelemetrySettings, Metrics, Traces.
     """
-    settings = settings or TelemetrySettings.from_environment(os.environ)
+    settings = TelemetrySettings.of(section, os.environ)
     if not settings.anything:
         return RunTelemetry(model)
     wants_metrics = settings.metrics_file is not None or settings.metrics_port is not None
     return RunTelemetry(
         model,
         metrics=Metrics(port=settings.metrics_port) if wants_metrics else None,
-        traces=Traces() if settings.traces else None,
+        traces=Traces(settings.endpoint) if settings.traces else None,
         settings=settings,
     )

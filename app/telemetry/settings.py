@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...sandbox.base.errors import ConfigError
+from ..config.model import Telemetry
 
 METRICS_FILE = "WHIMBREL_METRICS_FILE"
 METRICS_PORT = "WHIMBREL_METRICS_PORT"
@@ -29,6 +30,21 @@ class TelemetrySettings:
     @property
     def anything(self) -> bool:
         return self.traces or self.metrics_file is not None or self.metrics_port is not None
+
+    endpoint: str = ""
+    """Of the traces; empty: what the standard variables say."""
+
+    @classmethod
+    def of(cls, section: Telemetry, environ: Mapping[str, str]) -> TelemetrySettings:
+        """The environment's wishes, and those of the settings where it has none. Raises ConfigError."""
+        asked = cls.from_environment(environ)
+        file = Path(section.metrics_file).expanduser().absolute() if section.metrics_file else None
+        return cls(
+            asked.metrics_file or file,
+            asked.metrics_port or section.metrics_port,
+            asked.traces or (section.traces and not environ.get(TRACES, "").strip()),
+            section.endpoint,
+        )
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> TelemetrySettings:

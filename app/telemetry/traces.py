@@ -37,7 +37,7 @@ class Traces:
         ConfigError: the libraries are not installed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, endpoint: str = "") -> None:
         try:
             from opentelemetry import trace
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -56,7 +56,8 @@ class Traces:
         resource = Resource.create({"service.name": "whimbrel", "service.version": __version__})
         # Not the global provider: what we run in (a notebook, a test) may have its own.
         self._provider = TracerProvider(resource=resource)
-        exporter = OTLPSpanExporter(timeout=1)
+        path = f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
+        exporter = OTLPSpanExporter(endpoint=path, timeout=1)
         self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=1000))
         self._tracer = self._provider.get_tracer("whimbrel", __version__)
         self._in_span = trace.set_span_in_context

@@ -92,3 +92,29 @@ def test_fix_issue_and_locate_take_their_limits_and_sandbox_from_the_settings(
     )
     done = whimbrel("locate", *common, "--issue", "x", WHIMBREL_SANDBOX__KIND="nowhere")
     assert done.returncode == 10 and "WHIMBREL_SANDBOX__KIND" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["fix-issue", "run"])
+def test_a_rule_of_the_settings_holds_in_every_door(
+    calc: Repo, tmp_path: Path, whimbrel: Whimbrel, command: str
+):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/config.toml").write_text("[[permissions.rules]]\ndecision = 'deny'\ntool = 'bash'\n")
+    prompt = ["do it"] if command == "run" else []
+    with server(lambda _: completion(calls=[("c1", "bash", {"command": "touch made"})])) as model:
+        done = whimbrel(
+            command, *prompt, "--repo", str(calc.root), "--python", sys.executable, "--sandbox", "host",
+            "--no-build", "--model", model.model(), "--output", str(tmp_path / "out"),
+            WHIMBREL_CONFIG_DIR=str(tmp_path / "c"),
+        )  # fmt: skip
+    result = json.loads((tmp_path / "out/result.json").read_text())
+    assert (done.returncode, result["status"], result["files"]) == (5, "denied", []), (
+        done.stdout + done.stderr
+    )
+
+
+def test_a_rule_that_cannot_be_understood_stops_the_run(calc: Repo, talk: Callable[..., Ran]):
+    with server([]) as model:
+        wrong = 'permissions.rules=[{decision="deny", tol="bash"}]'
+        ran = talk(calc, "x", "--model", model.model(), "-c", wrong)
+        assert (ran.code, model.requests) == (10, []) and "tol" in ran.err

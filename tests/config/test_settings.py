@@ -85,6 +85,15 @@ def test_a_repositorys_settings_count_only_when_exactly_they_are_trusted(project
     assert load_settings(project, environ={}).settings.limits.steps == 100, "changed since it was trusted"
 
 
+def test_settings_that_lead_out_of_the_repository_are_refused(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.toml").write_text("[limits]\nsteps = 3\n")
+    (project / ".whimbrel/config.toml").unlink()
+    (project / ".whimbrel/config.toml").symlink_to(tmp_path / "elsewhere.toml")
+    for trust in (True, False):
+        with pytest.raises(ConfigError, match="outside the repository"):
+            load_settings(project, environ={}, trust=trust)
+
+
 def test_rules_of_all_layers_count_together(config: Path, project: Path) -> None:
     config.write_text("[[permissions.rules]]\ndecision = 'deny'\ntool = 'bash'\n")
     (project / ".whimbrel/config.toml").write_text("[[permissions.rules]]\ndecision = 'allow'\ntool = '*'\n")
@@ -125,13 +134,13 @@ def test_everything_behind_the_first_equals_sign_is_the_value_where_it_fits() ->
         environ={},
         overrides=[
             "model.name=vllm:a=b@http://h/v1?x=y", "sessions.mirror=s3://b/p=1", "limits.time=90s",
-            'prices."vllm:x.y@http://h/v1".input=0.5', 'mcp.servers.files.command=["a", "b=c"]',
+            'prices."vllm:x.y@http://h/v1".input=0.5', 'mcp.files.command=["a", "b=c"]',
             "sandbox.network=TRUE", "limits.steps=7", "limits.steps=8",
         ],
     ).settings  # fmt: skip
     assert settings.model.name == "vllm:a=b@http://h/v1?x=y" and settings.sessions.mirror == "s3://b/p=1"
     assert settings.price_of("vllm:x.y@http://h/v1") == (0.5, None)
-    assert settings.mcp.servers == {"files": {"command": ["a", "b=c"]}}
+    assert settings.mcp == {"files": {"command": ["a", "b=c"]}}
     assert (settings.sandbox.network, settings.limits.steps, settings.limits.time) == (True, 8, 90.0)
 
 

@@ -54,7 +54,7 @@ async def test_states_beyond_the_cap_go_oldest_first_and_the_newest_stays(
         assert stored < 1 << 20 and warned == []
         workspace.write("big.bin", os.urandom(3_000_000))
         await record(workspace, session, now.states, cap_bytes=1 << 20, warn=warned.append)
-        assert "1 MiB a session may keep" in warned[0]
+        assert "1 MiB that a session may keep" in warned[0]
         later = replay(store.events(session.id))
         assert later.files is not None and later.files.problem
         with pytest.raises(PatchConflict, match="cannot be had"):
@@ -143,7 +143,7 @@ async def test_a_turn_that_was_killed_is_said_to_have_lost_its_files(
     workspace = await Workspace.create(repository, tmp_path / "run")
     try:
         put = await put_back(workspace, conversation, lambda handle: store.blob(handle)[0], wanted="session")
-        assert "was killed" in put.remarks[0]
+        assert "was killed" in put.remarks[0] and "is gone" in put.remarks[0]
         assert (await put_back(workspace, Conversation(), lambda _: b"", wanted="session")).remarks == ()
     finally:
         await workspace.destroy()

@@ -17,6 +17,7 @@ from whimbrel.app.sessions.html import html_page
 from whimbrel.app.sessions.importing import import_session
 from whimbrel.app.sessions.keeping import delete, fork, prune, rename
 from whimbrel.app.sessions.replay import replay
+from whimbrel.app.sessions.rewinding import turns
 from whimbrel.engine.chat import Message, ToolResultPart, user
 from whimbrel.sandbox.base.errors import UsageError
 
@@ -157,6 +158,18 @@ def test_a_hostile_export_is_refused_whole(
         import_session(other, [_line(row) for row in rows])
     assert other.sessions() == []
     assert other.connection.execute("SELECT count(*) FROM blobs").fetchone() == (0,)
+
+
+def test_events_of_no_sense_are_read_without_harm(tmp_path: Path) -> None:
+    store = SessionStore.open(tmp_path)
+    writer = make(store, "one")
+    for payload in ({"to": "x", "chat": 1}, {"to": [1], "files": 1}, {"to": 99, "files": 1}, {}, [], None, 7):
+        for kind in ("rewound", "files", "message", "turn_started", "run_ended", "forked"):
+            writer.append(kind, payload)
+    conversation = replay(store.events(writer.id))
+    assert [each.seq for each in conversation.said] == [2] and conversation.files is None
+    assert next(iter(turns(store, writer.id))).seq == 2
+    assert "".join(html_page(store.find(writer.id), store.events(writer.id))).endswith("</html>\n")
 
 
 def test_json_that_only_nests_is_refused(tmp_path: Path) -> None:

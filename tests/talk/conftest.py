@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,10 @@ def options(repository: Repo, output: Path) -> list[str]:
         "run", "--repo", str(repository.root), "--sandbox", "host", "--no-build",
         "--python", sys.executable, "--output", str(output),
     ]  # fmt: skip
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from whimbrel.app.sessions import SessionStore
 
-from tests.fix.conftest import Ran, Repo
+from tests.fix.conftest import WHIMBREL, Ran, Repo
 from tests.mock_server import completion, reasoning_replayed
 
-from .conftest import CALC, edits, server
+from .conftest import CALC, edits, options, server, wait_for
 
 Talk = Callable[..., Ran]
 Whimbrel = Callable[..., subprocess.CompletedProcess[str]]
@@ -62,6 +66,14 @@ def test_a_continued_session_sends_the_same_history_with_its_thinking_and_finds_
         assert "return a + b" in read_again(model.requests)
     assert ran.result["continued"] and not ran.result["moved_on"]
     assert "+    return a + b" in ran.result["patch"], "the patch holds all turns"
+
+
+def test_a_session_that_somebody_writes_is_left_alone(calc: Repo, talk: Talk, home: dict[str, str]):
+    ran, _ = first_change(talk, calc)
+    store = SessionStore.open(Path(home["WHIMBREL_STATE_DIR"]))
+    with store.reopen(ran.result["session_id"]), server([]) as model:
+        second = talk(calc, "me too", "--continue", "--model", model.model("one"))
+        assert (second.code, model.requests) == (2, []) and "being written by another process" in second.err
 
 
 def test_another_model_gets_the_words_without_the_first_ones_thinking(calc: Repo, talk: Talk):
@@ -127,9 +139,9 @@ def test_rewinding_takes_files_words_or_both_back_and_can_be_taken_back(
     with server([edits("calc.py", "a + b", "b + a", call="c9"), completion(text="Turned.")]) as model:
         assert talk(calc, "turn it", "--resume", session, "--model", model.model("one")).code == 0
     listed = whimbrel("session", "turns", session).stdout.splitlines()
-    assert [line.split()[1] for line in listed] == ["user", "assistant", "assistant", "files"] * 2
-    first_end = int(listed[3].split()[0])
-    turned = int(listed[-1].split()[0])
+    said = [line for line in listed if line.split()[1] != "files"]
+    assert [line.split()[1] for line in said] == ["user", "assistant", "assistant"] * 2
+    first_end, turned = int(said[2].split()[0]), int(said[5].split()[0])
 
     def goes_on(*rewind: str) -> tuple[str, str]:
         done = whimbrel("session", "rewind", session, *rewind)
@@ -148,6 +160,45 @@ def test_rewinding_takes_files_words_or_both_back_and_can_be_taken_back(
     files, words = goes_on("--to", "2", "--files")
     assert "return a - b" in files, "before the first turn had ended the files were the repository's"
     assert whimbrel("session", "rewind", session, "--to", "9999").returncode == 2
+
+
+def test_a_killed_turn_goes_on_with_the_files_of_its_last_change(
+    calc: Repo, talk: Talk, home: dict[str, str], tmp_path: Path
+):
+    reached, release = threading.Event(), threading.Event()
+
+    def script(request: Any) -> Any:
+        if len(request.messages) == 2:
+            return edits("calc.py", "a - b", "a + b")
+        reached.set()
+        release.wait(60)
+        return completion(text="too late")
+
+    with server(script) as model:
+        command = [
+            *WHIMBREL,
+            *options(calc, tmp_path / "killed"),
+            "make add add",
+            "--model",
+            model.model("one"),
+        ]
+        process = subprocess.Popen(command, env=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        assert reached.wait(60)
+        database = Path(home["WHIMBREL_STATE_DIR"]) / "sessions/sessions.db"
+        wait_for(lambda: recorded(database))
+        process.kill()
+        process.wait()
+        release.set()
+    with server(shows("On.")) as model:
+        ran = talk(calc, "go on", "--continue", "--model", model.model("one"))
+        assert ran.code == 0, ran.err
+        assert "return a + b" in read_again(model.requests)
+        assert "was killed" in model.requests[0].messages[-1]["content"]
+
+
+def recorded(database: Path) -> bool:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute("SELECT 1 FROM events WHERE kind = 'files'").fetchone() is not None
 
 
 def test_a_fork_goes_its_own_way_from_any_message(calc: Repo, talk: Talk, whimbrel: Whimbrel):
@@ -195,8 +246,6 @@ def test_a_state_with_a_secret_is_not_kept_and_that_is_said(calc: Repo, talk: Ta
 def test_a_damaged_record_costs_itself_and_not_the_session(
     calc: Repo, talk: Talk, home: dict[str, str], damage: str
 ):
-    import sqlite3
-
     first_change(talk, calc)
     database = Path(home["WHIMBREL_STATE_DIR"]) / "sessions/sessions.db"
     with sqlite3.connect(database) as connection:

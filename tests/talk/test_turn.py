@@ -7,16 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.fix.conftest import WHIMBREL, Ran, Repo
-from tests.mock_server import completion
+from tests.mock_server import Request, completion
 
-from .conftest import edits, options, server
+from .conftest import edits, options, server, wait_for
 
 Talk = Callable[..., Ran]
 
@@ -124,12 +123,48 @@ def test_wrong_usage_is_one_line_with_a_result(
     assert ran.result["exit_code"] == code
 
 
+def test_a_prompt_is_limited_in_bytes(calc: Repo, talk: Talk):
+    ran = talk(calc, "\N{GRINNING FACE}" * 300_000)  # fewer characters than the limit, more bytes
+    assert ran.code == 2 and "bytes" in ran.err
+
+
+def test_a_change_that_cannot_be_applied_is_told_and_kept(calc: Repo, talk: Talk):
+    def script(request: Request):
+        if len(request.messages) == 2:
+            return edits("calc.py", "a - b", "a + b")
+        (calc.root / "calc.py").write_text("def add(a, b):\n    return None\n")  # meanwhile, by the person
+        return completion(text="Done.")
+
+    with server(script) as model:
+        ran = talk(calc, "make add add", "--model", model.model(), "--apply")
+    assert (ran.code, ran.result["status"], ran.result["applied"]) == (4, "answered", False)
+    assert "the patch was not applied" in ran.err and (ran.output / "patch.diff").is_file()
+    assert "return None" in (calc.root / "calc.py").read_text()
+
+
 def test_a_run_that_hits_a_limit_says_so_and_keeps_the_work_as_an_attempt(calc: Repo, talk: Talk):
     with server([edits("calc.py", "a - b", "a + b")]) as model:
         ran = talk(calc, "make add add", "--model", model.model(), "--max-steps", "1")
     assert (ran.code, ran.result["status"], ran.out) == (6, "budget", "")
     assert not (ran.output / "patch.diff").exists()
     assert "+    return a + b" in (ran.output / "attempts/final.diff").read_text()
+
+
+def test_a_copy_of_the_session_goes_where_the_settings_say_and_never_costs_the_run(
+    calc: Repo, talk: Talk, whimbrel: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+):
+    (tmp_path / "copies").write_text("in the way")
+    mirror = f"sessions.mirror=file://{tmp_path}/copies/a"
+    with server([completion(text="It subtracts.")]) as model:
+        ran = talk(calc, "what does add do?", "--model", model.model(), "-c", mirror)
+    assert (ran.code, ran.out) == (0, "It subtracts.\n") and "retry: whimbrel session sync" in ran.err
+    failed = whimbrel("session", "sync", "-c", mirror)
+    assert failed.returncode == 10 and ran.result["session_id"] in failed.stdout
+    (tmp_path / "copies").unlink()
+    assert whimbrel("session", "sync", "-c", mirror).returncode == 0
+    copy = tmp_path / f"copies/a/{ran.result['session_id']}.jsonl"
+    taken = whimbrel("session", "import", str(copy))
+    assert taken.returncode == 0 and "(under a new id)" in taken.stdout, taken.stderr
 
 
 def test_sigterm_ends_the_command_tree_with_143_and_the_session_goes_on(
@@ -182,10 +217,3 @@ def alive_in_group(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
