@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from ...sandbox.base.errors import ConfigError, WhimbrelError
+from ...sandbox.base.errors import ConfigError, NothingToFix, WhimbrelError
 from ..agent.signals import cancellation, interruptible
 from ..paths import state_dir
 from .apply import apply_result, remember_result
@@ -19,7 +19,7 @@ from .logs import keep_logs
 from .options import FixOptions
 from .output import discard_output, prepare_output, write_result
 from .result import FixResult
-from .rundir import RunDirectory, new_run_id
+from .rundir import RunDirectory, new_run_id, remove_tree
 
 
 def run_fix_issue(options: FixOptions, door: JobDoor, *, debug: bool = False) -> int:
@@ -108,6 +108,11 @@ async def _finish(job: FixJob, *, use_wanted: bool) -> None:
 def _write(job: FixJob, *, use_wanted: bool) -> Path | None:
     """Writes to the folder asked for, or where that fails to the state folder; None: nowhere."""
     result = job.result
+    if result.exit_code == NothingToFix.exit_code and not job.options.keep_uneventful:
+        discard_output(_wanted_output(job))
+        if job.options.output is None:
+            remove_tree(_wanted_output(job))
+        return None
     places: list[Callable[[], Path]] = [lambda: state_dir() / "output" / result.run_id]
     if use_wanted:
         places.insert(0, lambda: _wanted_output(job))

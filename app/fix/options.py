@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...sandbox.workspace import StartTree
+    from .check import Check
 
 
 @dataclass(frozen=True)
@@ -13,8 +18,14 @@ class FixOptions:
     repository: Path
     revision: str | None = None
     """Commit or branch to start from; None = the working tree as it is."""
+    start: StartTree | None = None
+    """The tree to start from, in place of the working tree or a revision (git hooks)."""
+    check: Check | None = None
+    """Run only what a change affects, and end when that passes; None = the whole suite at once."""
     issue: str | None = None
     """Text, file, ``-`` or GitHub issue address; None = only the failing tests speak."""
+    issue_is_text: bool = False
+    """``issue`` is the text itself, whatever it looks like (a commit message)."""
     log: Path | None = None
     """A failing CI log to read failing tests and traces from."""
     tests: tuple[str, ...] = ()
@@ -34,6 +45,8 @@ class FixOptions:
     """Edits the search may try at most; None: its own limits, of number and of time."""
     seed: int = 0
     output: Path | None = None
+    keep_uneventful: bool = True
+    """Keep the result of a run that found nothing to fix."""
     apply: bool = False
     allow_build: bool = True
 
