@@ -47,6 +47,7 @@ def _run_options() -> Decorator:
         ),
         click.option("--warn-only", is_flag=True, help="Say what fails, stop nothing."),
         click.option("--strict", is_flag=True, help="Stop also what cannot be tested (time, sandbox)."),
+        click.option("--no-repair", is_flag=True, help="Only test: look for no patch."),
         click.option("--apply", "apply_patch", is_flag=True, help="Write a verified patch to your files."),
         click.option(
             "--model", callback=not_empty, default="embedded", show_default=True, help="As of fix-issue."
@@ -105,6 +106,7 @@ def run(hook: str, arguments: tuple[str, ...], **given: Any) -> None:
         everything=given["everything"],
         warn_only=given["warn_only"],
         strict=given["strict"],
+        repair=not given["no_repair"],
         apply=given["apply_patch"],
         verbose=given["verbose"],
     )
@@ -182,6 +184,7 @@ def _as_words(given: dict[str, Any]) -> list[str]:
         ("everything", "--all"),
         ("warn_only", "--warn-only"),
         ("strict", "--strict"),
+        ("no_repair", "--no-repair"),
         ("apply_patch", "--apply"),
         ("network", "--network"),
         ("no_build", "--no-build"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...sandbox.base.errors import NothingToFix
+from ...sandbox.base.errors import NotFixed, NothingToFix
 from ..repo.environment import diagnose
 from ..repo.testing.adapters import PytestAdapter, UnittestAdapter
 from ..repo.testing.affected import Affected, affected_tests
@@ -24,6 +24,8 @@ class Check:
     """Paths that differ, relative to the top."""
     everything: bool = False
     """Run all tests, whatever the change affects."""
+    only: bool = False
+    """End with NotFixed when they fail: no patch is looked for."""
 
 
 async def check_change(
@@ -36,6 +38,7 @@ async def check_change(
 
     Raises:
         NothingToFix: no test is affected, or those that are pass.
+        NotFixed: they fail, and no patch is wanted.
         EnvironmentBroken: they cannot run here.
     """
     affected = await _affected(stage, check)
@@ -72,6 +75,8 @@ async def check_change(
         # Cut short (time, a process that left): the baseline says what that means.
         tell("warning", f"the check was cut short: {run.problem_detail or report.note}")
         return
+    if check.only:
+        raise NotFixed("none was looked for")
     tell("info", f"fails with the change: {', '.join(failing[:_FEW])}{', ...' if failing[_FEW:] else ''}")
     stage.selection = tuple(failing)
 

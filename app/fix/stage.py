@@ -95,7 +95,8 @@ async def set_the_stage(options: FixOptions, run: RunDirectory, ledger: Evidence
         tell("info", f"removed the leftover working copy of an interrupted run ({swept})")
     start = options.start
     repository = await find_repository(options.repository, start.git_dir if start else None)
-    tell("info", f"repository {repository.name}: {(await repository_facts(repository)).one_line()}")
+    if start is None or start.git_dir is None:
+        tell("info", f"repository {repository.name}: {(await repository_facts(repository)).one_line()}")
     recipe = _trusted_recipe(repository, options.trust, tell)
     choice = await choose_kind(
         options.sandbox,

@@ -54,6 +54,8 @@ class HookOptions:
     warn_only: bool = False
     strict: bool = False
     """What cannot be tested does not pass."""
+    repair: bool = True
+    """Look for a patch when tests fail."""
     apply: bool = False
     verbose: bool = False
     seed: int = 0
@@ -123,7 +125,7 @@ def _test(options: HookOptions, context: HookContext, change: Change, issue: str
     fix = FixOptions(
         repository=context.top,
         start=change.start,
-        check=Check(change.paths, everything),
+        check=Check(change.paths, everything, only=not options.repair),
         issue=issue or None,
         issue_is_text=True,
         python=options.python,
