@@ -28,6 +28,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "locate": ("locate", "command", "Rank files, functions and lines that may hold the fault."),
     "apply": ("apply", "apply", "Apply the last verified patch to your working tree."),
     "undo": ("apply", "undo", "Take the last applied patch back."),
+    "report": ("report", "command", "A run's result as JUnit, SARIF, annotations, Markdown, ..."),
     "hook": ("hook", "group", "Git hooks: test what would be committed, propose a patch."),
     "doctor": ("doctor", "command", "What is here, what is missing, what each missing thing costs."),
     "session": ("session", "group", "List, show and export recorded runs."),

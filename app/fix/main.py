@@ -61,6 +61,8 @@ async def _run(options: FixOptions, door: JobDoor, debug: bool) -> int:
                 keep_logs(result, _wanted_output(job))
             _tidy(job, run)
         await _finish(job, use_wanted=prepared)
+    if options.reports:
+        await asyncio.to_thread(_report, job)
     door.show(JobEvent("result", data=result.to_json()))
     return result.exit_code
 
@@ -103,6 +105,20 @@ async def _finish(job: FixJob, *, use_wanted: bool) -> None:
             write_result(result, output, job.attempts.diffs)
         except ConfigError as error:
             result.note(error.one_line())
+
+
+def _report(job: FixJob) -> None:
+    """Writes the reports that were asked for; one that fails is told and must not look like success."""
+    from ..reports.writing import write_reports
+
+    result, options = job.result, job.options
+    folder = Path(result.output) if result.output else _wanted_output(job)
+    for request in options.reports:
+        try:
+            write_reports(result.to_json(), folder, [request], stdout_taken=options.quiet_stdout)
+        except WhimbrelError as error:
+            result.note(f"no {request.format} report: {error.one_line()}")
+            result.exit_code = result.exit_code or error.exit_code
 
 
 def _write(job: FixJob, *, use_wanted: bool) -> Path | None:

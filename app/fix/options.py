@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...sandbox.workspace import StartTree
+    from ..reports import ReportRequest
     from .check import Check
 
 
@@ -47,6 +48,9 @@ class FixOptions:
     output: Path | None = None
     keep_uneventful: bool = True
     """Keep the result of a run that found nothing to fix."""
+    reports: tuple[ReportRequest, ...] = ()
+    quiet_stdout: bool = False
+    """Standard output belongs to JSON lines; a report that is shown goes to standard error."""
     apply: bool = False
     allow_build: bool = True
 
