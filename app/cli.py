@@ -29,6 +29,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "apply": ("apply", "apply", "Apply the last verified patch to your working tree."),
     "undo": ("apply", "undo", "Take the last applied patch back."),
     "report": ("report", "command", "A run's result as JUnit, SARIF, annotations, Markdown, ..."),
+    "ci": ("ci", "command", "Repair a failing pipeline (the GitHub Action and GitLab template run it)."),
     "hook": ("hook", "group", "Git hooks: test what would be committed, propose a patch."),
     "doctor": ("doctor", "command", "What is here, what is missing, what each missing thing costs."),
     "session": ("session", "group", "List, show and export recorded runs."),
