@@ -13,7 +13,16 @@ import pytest
 WHIMBREL = f"{sys.executable} -m whimbrel.app.cli"
 GOOD = "def double(n):\n    return n + n\n"
 BAD = "def double(n):\n    return n - n\n"
-TEST = "from double import double\n\n\ndef test_double():\n    assert double(3) == 6\n"
+TEST = """\
+import unittest
+
+from double import double
+
+
+class DoubleTest(unittest.TestCase):
+    def test_double(self):
+        self.assertEqual(double(3), 6)
+"""
 
 PROBE = """\
 import hashlib, os, sys
