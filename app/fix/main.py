@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import traceback
 from collections.abc import Callable
@@ -119,6 +120,9 @@ def _report(job: FixJob) -> None:
         except WhimbrelError as error:
             result.note(f"no {request.format} report: {error.one_line()}")
             result.exit_code = result.exit_code or error.exit_code
+            if result.output:
+                with contextlib.suppress(ConfigError):
+                    write_result(result, folder, job.attempts.diffs)
 
 
 def _write(job: FixJob, *, use_wanted: bool) -> Path | None:

@@ -244,3 +244,17 @@ def test_inside_the_pre_commit_framework(project: Project, hook: str) -> None:
 def test_the_manifest_is_what_the_framework_accepts() -> None:
     command = [sys.executable, "-m", "pre_commit", "validate-manifest", ".pre-commit-hooks.yaml"]
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+
+
+def test_what_the_tests_do_with_git_stays_in_the_copy(project: Project) -> None:
+    install(project)
+    project.write(
+        test_git_py="import subprocess\n\nimport double\n\n\ndef test_it(tmp_path):\n"
+        "    run = lambda *words: subprocess.run(['git', *words], check=True)\n"
+        "    run('commit', '-q', '--allow-empty', '-m', 'inner'); run('init', '-q', str(tmp_path))\n"
+        "    run('-C', str(tmp_path), '-c', 'user.name=I', '-c', 'user.email=i@x', 'commit', '-q', '--allow-empty',"
+        " '-m', 'other')\n    run('config', 'user.name', 'Mallory'); run('add', '-A')\n"
+    )
+    assert "1 passed" in project.run("git add test_git.py; echo x > not-added; git commit -m outer")
+    assert project.run("git log --format='%an %s'") == "T outer\nT start\n"
+    assert project.run("git status --short; git config user.name; git fsck --strict") == "?? not-added\nT\n"
