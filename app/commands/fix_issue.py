@@ -27,6 +27,17 @@ from .shared import (
 )
 
 
+def _reports(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> Any:
+    if not value:
+        return ()
+    from ..reports.writing import parse_request
+
+    try:
+        return tuple(parse_request(text) for text in value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command("fix-issue", short_help="Issue and repository in; verified patch and evidence out.")
 @repository_options
 @click.option("--branch", callback=not_empty, metavar="NAME", help="Start from the head of this branch.")
@@ -67,6 +78,14 @@ from .shared import (
 @tool_options
 @permission_options
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
+@click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    metavar="FORMAT[=FILE]",
+    callback=_reports,
+    help="junit, sarif, github, markdown, swebench or jsonl (repeatable; default file: beside result.json).",
+)
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply a verified patch to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")
 @settings_options
@@ -118,6 +137,8 @@ def command(ctx: click.Context, **given: Any) -> None:
         max_candidates=given["max_candidates"],
         seed=given["seed"],
         output=given["output"],
+        reports=given["reports"],
+        quiet_stdout=given["as_json"],
         apply=given["apply_patch"],
         allow_build=not given["no_build"],
         mcp=given["mcp"],

@@ -154,13 +154,13 @@ class LivingDoor:
         """Phase and progress cut to what fits: a line that wraps would not be one line."""
         from rich.text import Text
 
-        line = Text(_visible(f"{self._phase}: {text}" if text else self._phase))
+        line = Text(visible(f"{self._phase}: {text}" if text else self._phase))
         # The spinner and the space behind it take two cells; a last cell stays free.
         line.truncate(max(8, self._console.width - 3), overflow="ellipsis")
         return line
 
     def _print(self, text: str, style: str = "") -> None:
-        self._console.print(_visible(text), markup=False, emoji=False, style=style, soft_wrap=True)
+        self._console.print(visible(text), markup=False, emoji=False, style=style, soft_wrap=True)
 
     def _end_phase(self) -> None:
         if self._status is not None:
@@ -178,7 +178,7 @@ class LivingDoor:
             self._status = None
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Control characters shown escaped: file names and test output must not drive the terminal."""
     escaped = "".join(
         character

@@ -26,6 +26,7 @@ from ..sessions.files import record
 from ..telemetry import RunTelemetry, open_telemetry
 from .agents import Watch
 from .attempts import AttemptLog
+from .check import check_change
 from .events import JobEvent, Listener
 from .extras import check_extras
 from .from_issue import reproduce_from_issue
@@ -114,7 +115,8 @@ class FixJob:
             self.result.note(problem)
 
     async def _phases(self, run: RunDirectory) -> None:
-        issue = read_issue(self.options.issue)
+        given = self.options.issue
+        issue = Issue(given or "", "text") if self.options.issue_is_text else read_issue(given)
         log = read_log(self.options.log)
         with self._phase("set_up", "Set up"):
             load_model(self.options.model)  # a wrong name should not cost a set-up
@@ -123,11 +125,16 @@ class FixJob:
             self.ledger.listen(self._telemetry.evidence)
             self._stage = stage = await set_the_stage(self.options, run, self.ledger, self._tell)
             self._describe(stage)
-            self._record(stage, issue)
+        if self.options.check is not None:
+            with self._phase("check", "Check"):
+                limit = self._time_left(stage.tests.run_timeout_s)
+                await check_change(stage, self.options.check, self.result.check, self._tell, timeout_s=limit)
+        self._record(stage, issue)
         with self._phase("reproduce", "Reproduce"):
             stage.tests.run_timeout_s = self._time_left(stage.tests.run_timeout_s)
             wanted = stage.selection or self._named_by(log, stage)
-            reproduction = await reproduce(stage, wanted, self._tell, by_person=bool(stage.selection))
+            by_person = bool(stage.selection) and self.options.check is None
+            reproduction = await reproduce(stage, wanted, self._tell, by_person=by_person)
             if issue.text and not reproduction.failing:
                 reproduction = await self._from_issue(stage, reproduction, issue)
             self._before(reproduction)
@@ -280,6 +287,10 @@ class FixJob:
         result.repository = str(stage.repository)
         result.base_commit, result.base_tree = base.commit, base.tree
         result.dirty, result.branch = base.dirty, base.branch
+        if self.options.start is not None:
+            result.start = "index" if self.options.start.objects else "commit"
+        elif self.options.revision is not None:
+            result.start = "commit"
         result.sandbox = {
             "kind": description.kind,
             "isolated": description.isolated,

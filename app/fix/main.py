@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from ...sandbox.base.errors import ConfigError, WhimbrelError
+from ...sandbox.base.errors import ConfigError, NothingToFix, WhimbrelError
 from ..agent.signals import cancellation, interruptible
 from ..paths import state_dir
 from .apply import apply_result, remember_result
@@ -21,7 +22,7 @@ from .logs import keep_logs
 from .options import FixOptions
 from .output import discard_output, prepare_output, write_result
 from .result import FixResult
-from .rundir import RunDirectory, new_run_id
+from .rundir import RunDirectory, new_run_id, remove_tree
 
 
 def run_fix_issue(
@@ -93,6 +94,8 @@ async def run_job(job: Job, door: JobDoor, debug: bool, refused: WhimbrelError |
                 keep_logs(result, _wanted_output(job))
             _tidy(job, run)
         await _finish(job, use_wanted=prepared)
+    if job.options.reports:
+        await asyncio.to_thread(_report, job)
     _mirror(job, door)
     door.show(JobEvent("result", data=result.to_json()))
     return result.exit_code
@@ -151,9 +154,31 @@ async def _finish(job: Job, *, use_wanted: bool) -> None:
             result.note(error.one_line())
 
 
+def _report(job: Job) -> None:
+    """Writes the reports that were asked for; one that fails is told and must not look like success."""
+    from ..reports.writing import write_reports
+
+    result, options = job.result, job.options
+    folder = Path(result.output) if result.output else _wanted_output(job)
+    for request in options.reports:
+        try:
+            write_reports(result.to_json(), folder, [request], stdout_taken=options.quiet_stdout)
+        except WhimbrelError as error:
+            result.note(f"no {request.format} report: {error.one_line()}")
+            result.exit_code = result.exit_code or error.exit_code
+            if result.output:
+                with contextlib.suppress(ConfigError):
+                    write_result(result, folder, job.attempts.diffs)
+
+
 def _write(job: Job, *, use_wanted: bool) -> Path | None:
     """Writes to the folder asked for, or where that fails to the state folder; None: nowhere."""
     result = job.result
+    if result.exit_code == NothingToFix.exit_code and not job.options.keep_uneventful:
+        discard_output(_wanted_output(job))
+        if job.options.output is None:
+            remove_tree(_wanted_output(job))
+        return None
     places: list[Callable[[], Path]] = [lambda: state_dir() / "output" / result.run_id]
     if use_wanted:
         places.insert(0, lambda: _wanted_output(job))

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from ..permissions.rules import Rule
 
 if TYPE_CHECKING:
+    from ...sandbox.workspace import StartTree
     from ..config import Settings
+    from ..reports import ReportRequest
+    from .check import Check
 
 
 def _built_in() -> Settings:
@@ -25,8 +28,14 @@ class FixOptions:
     repository: Path
     revision: str | None = None
     """Commit or branch to start from; None = the working tree as it is."""
+    start: StartTree | None = None
+    """The tree to start from, in place of the working tree or a revision (git hooks)."""
+    check: Check | None = None
+    """Run only what a change affects, and end when that passes; None = the whole suite at once."""
     issue: str | None = None
     """Text, file, ``-`` or GitHub issue address; None = only the failing tests speak."""
+    issue_is_text: bool = False
+    """``issue`` is the text itself, whatever it looks like (a commit message)."""
     log: Path | None = None
     """A failing CI log to read failing tests and traces from."""
     tests: tuple[str, ...] = ()
@@ -57,6 +66,11 @@ class FixOptions:
     """Edits the search may try at most; None: its own limits, of number and of time."""
     seed: int = 0
     output: Path | None = None
+    keep_uneventful: bool = True
+    """Keep the result of a run that found nothing to fix."""
+    reports: tuple[ReportRequest, ...] = ()
+    quiet_stdout: bool = False
+    """Standard output belongs to JSON lines; a report that is shown goes to standard error."""
     apply: bool = False
     allow_build: bool = True
     mcp: tuple[str, ...] = ()

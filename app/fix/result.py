@@ -36,6 +36,10 @@ class FixResult:
     explanation: str = ""
     claimed: str = ""
     """What the model said at the end, verbatim: a claim, not evidence."""
+    start: str = "working tree"
+    """What ``base_tree`` was made of: the working tree, a commit, or an index (git hooks)."""
+    check: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Of a run that began with what a change affects; empty otherwise."""
     located: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     reproduction: dict[str, Any] = field(default_factory=dict[str, Any])
     """The test made of the issue, or why there is none; empty where tests failed anyway."""

@@ -99,8 +99,10 @@ async def set_the_stage(options: FixOptions, run: RunDirectory, ledger: Evidence
     """
     for swept in sweep_dead_runs():
         tell("info", f"removed the leftover working copy of an interrupted run ({swept})")
-    repository = await find_repository(options.repository)
-    tell("info", f"repository {repository.name}: {(await repository_facts(repository)).one_line()}")
+    start = options.start
+    repository = await find_repository(options.repository, start.git_dir if start else None)
+    if start is None or start.git_dir is None:
+        tell("info", f"repository {repository.name}: {(await repository_facts(repository)).one_line()}")
     recipe = _trusted_recipe(repository, options.trust, tell)
     choice = await choose_kind(
         options.sandbox,
@@ -114,6 +116,7 @@ async def set_the_stage(options: FixOptions, run: RunDirectory, ledger: Evidence
         repository,
         run.root,
         revision=options.revision,
+        start=start,
         owner=workspace_owner(choice.kind),
         extra_paths=build_outputs(repository),
         objects_inside=OBJECTS_INSIDE if choice.kind in ISOLATING else None,

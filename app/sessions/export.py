@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from ...sandbox.base.secrets import redact, redact_json
+from ...sandbox.base.tokens import mask, mask_json
 from .store import SessionEvent, SessionInfo, SessionStore
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -59,7 +59,7 @@ def visible(text: str) -> str:
 
     Values of secrets in the present environment are masked, also where they were stored without it.
     """
-    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), redact(text))
+    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), mask(text))
 
 
 def _event_markdown(event: SessionEvent) -> str:
@@ -130,7 +130,7 @@ def _inline(text: str) -> str:
 
 
 def _line(value: dict[str, Any]) -> str:
-    return json.dumps(redact_json(value), ensure_ascii=True) + "\n"
+    return json.dumps(mask_json(value), ensure_ascii=True) + "\n"
 
 
 def _handles(value: Any) -> Iterator[str]:

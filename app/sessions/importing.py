@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from ...engine.chat import Message
 from ...sandbox.base.errors import UsageError
-from ...sandbox.base.secrets import redact, redact_json
+from ...sandbox.base.tokens import mask, mask_json
 from ..version import __version__
 from .database import readable, transaction
 from .migration import add_reference, add_text, has_text_index
@@ -73,7 +73,7 @@ def import_session(store: SessionStore, lines: Iterable[bytes], *, new_id: bool 
         taken = store.connection.execute("SELECT 1 FROM sessions WHERE id = ?", (wanted,)).fetchone()
     fresh = new_id or taken is not None
     session_id = store.new_id() if fresh else wanted
-    head, now = redact_json(parsed.head), time.time()
+    head, now = mask_json(parsed.head), time.time()
     with readable(store.directory), transaction(store.connection):
         store.connection.execute(
             "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -92,7 +92,7 @@ def import_session(store: SessionStore, lines: Iterable[bytes], *, new_id: bool 
             {"id": wanted, "by": __version__},
         )
         for seq, parent, kind, when, payload in [*parsed.events, mark]:
-            clean = redact_json(payload)
+            clean = mask_json(payload)
             text = json.dumps(clean, ensure_ascii=True, separators=(",", ":"))
             store.connection.execute(
                 "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -227,7 +227,7 @@ def _blob(number: int, value: dict[str, Any]) -> tuple[bytes, str]:
         raise _refused(number, "holds no valid base64") from error
     if not hashlib.sha256(data).hexdigest().startswith(handle):
         raise _refused(number, f"is not the blob {handle[:16]} that it says it is")
-    return data, redact(media)
+    return data, mask(media)
 
 
 def _time(number: int, value: Any) -> float:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from ...sandbox.base.errors import UsageError
-from ...sandbox.base.secrets import redact
+from ...sandbox.base.tokens import mask
 from .database import readable, transaction
 from .lock import SessionLock
 from .migration import has_text_index
@@ -93,7 +93,7 @@ def check_seq(store: SessionStore, info: SessionInfo, seq: int | None) -> int:
 def rename(store: SessionStore, prefix: str, title: str) -> SessionInfo:
     """Gives a session another title."""
     info = store.find(prefix)
-    clean = redact(" ".join(title.split()))[:200]
+    clean = mask(" ".join(title.split()))[:200]
     if not clean:
         raise UsageError("a title needs at least one letter")
     with readable(store.directory):

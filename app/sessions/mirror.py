@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ...sandbox.base.errors import ConfigError
 from ...sandbox.base.git import redact_url_secrets
-from ...sandbox.base.secrets import redact
+from ...sandbox.base.tokens import mask
 from .database import readable
 from .export import json_lines
 from .store import SessionStore
@@ -157,9 +157,9 @@ def _write(filesystem: Any, path: str, lines: Any) -> None:
 
 
 def _shown(address: str) -> str:
-    return redact(redact_url_secrets(address))
+    return mask(redact_url_secrets(address))
 
 
 def _one_line(error: BaseException) -> str:
     text = error.one_line() if hasattr(error, "one_line") else f"{type(error).__name__}: {error}"  # pyright: ignore
-    return redact(redact_url_secrets(" ".join(str(text).split())))[:300]
+    return mask(redact_url_secrets(" ".join(str(text).split())))[:300]

@@ -10,13 +10,13 @@ from .source import open_source
 from .workspace import Workspace
 
 
-async def find_repository(directory: Path) -> Path:
-    """Top of the working tree that ``directory`` belongs to.
+async def find_repository(directory: Path, git_dir: Path | None = None) -> Path:
+    """Top of the working tree that ``directory`` belongs to (or ``git_dir``, where given).
 
     Raises:
         RepositoryError: bare, unreadable, or not a repository.
     """
-    return (await asyncio.to_thread(open_source, directory)).top
+    return (await asyncio.to_thread(open_source, directory, git_dir)).top
 
 
 async def tree_of(repository: Path, scratch: Path) -> str:

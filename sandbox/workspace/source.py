@@ -67,8 +67,10 @@ class Listing:
     notes: list[str] = field(default_factory=list[str])
 
 
-def open_source(repository: Path) -> Source:
+def open_source(repository: Path, git_dir: Path | None = None) -> Source:
     """Finds the repository ``repository`` belongs to.
+
+    ``git_dir``: where it is, when the working tree itself does not say (GIT_DIR of a hook).
 
     Raises:
         RepositoryError: not a repository, bare, or unreadable.
@@ -77,7 +79,7 @@ def open_source(repository: Path) -> Source:
         raise RepositoryError(
             f"{repository} is not a directory", hint="give the directory of a git repository"
         )
-    finder = Git(None, repository)
+    finder = Git(git_dir, repository)
     found = finder.run_sync(
         "rev-parse", "--is-bare-repository", "--is-inside-git-dir", "--absolute-git-dir", check=False
     )
@@ -251,7 +253,7 @@ def list_files(
     if unmerged:
         listing.notes.append(f"{len(unmerged)} files have unresolved merge conflicts")
     _add_untracked(source, git, listing, skip)
-    _set_filtered_apart(source, git, listing, recorded)
+    set_filtered_apart(source, git, listing, recorded)
     return listing
 
 
@@ -297,7 +299,7 @@ def _walk_nested(top: Path, start: str) -> list[str]:
     return sorted(found)
 
 
-def _set_filtered_apart(
+def set_filtered_apart(
     source: Source, git: Git, listing: Listing, recorded: Mapping[str, tuple[str, str]]
 ) -> None:
     """Moves files whose stored form only a filter could make (which is not run) to ``filtered``."""

@@ -29,6 +29,7 @@ from .names import is_git_internal, is_test_path
 from .recorder import Recorder
 from .safe_tree import SafeTree
 from .source import Source, open_source
+from .start_tree import StartTree, plan_start_tree, submodule_objects
 from .store import Store
 from .unrecorded import Unrecorded
 
@@ -99,6 +100,7 @@ class Workspace:
         extra_paths: Sequence[str] = (),
         objects_inside: str | None = None,
         index_file: Path | None = None,
+        start: StartTree | None = None,
     ) -> Workspace:
         """Copies the repository into ``run_dir`` without touching the original.
 
@@ -110,13 +112,21 @@ class Workspace:
             objects_inside: where an isolating sandbox shows the user's git objects; they are
                 then listed by ``mounts``. None: the copy's ``.git`` points to their real place.
             index_file: the index to read instead of the repository's (git hooks).
+            start: copy this tree instead of the working tree's present state (git hooks).
 
         Raises:
             RepositoryError: bare, unreadable, or not a repository.
             UsageError: ``revision`` names no commit, or an extra path leads outside.
         """
         return await asyncio.to_thread(
-            _create, repository, run_dir, revision, owner, tuple(extra_paths), objects_inside, index_file
+            _create,
+            repository,
+            run_dir,
+            start or revision,
+            owner,
+            tuple(extra_paths),
+            objects_inside,
+            index_file,
         )
 
     def mounts(self) -> tuple[Mount, ...]:
@@ -355,13 +365,13 @@ class Workspace:
 def _create(
     repository: Path,
     run_dir: Path,
-    revision: str | None,
+    wanted: StartTree | str | None,
     owner: tuple[int, int] | None,
     extra_paths: tuple[str, ...],
     objects_inside: str | None,
     index_file: Path | None,
 ) -> Workspace:
-    source = open_source(repository)
+    source = open_source(repository, wanted.git_dir if isinstance(wanted, StartTree) else None)
     private = run_dir / "snapshots"
     # The copy keeps the repository's name: some projects read the name of their directory.
     root = run_dir / "workspace" / (source.top.name or "repository")
@@ -369,7 +379,7 @@ def _create(
         private.mkdir(parents=True, mode=0o700)
         root.mkdir(parents=True)
         workspace = _fill(
-            source, root, private, run_dir, revision, owner, extra_paths, objects_inside, index_file
+            source, root, private, run_dir, wanted, owner, extra_paths, objects_inside, index_file
         )
     except BaseException:
         # Nothing half-made stays behind.
@@ -384,7 +394,7 @@ def _fill(
     root: Path,
     private: Path,
     run_dir: Path,
-    revision: str | None,
+    wanted: StartTree | str | None,
     owner: tuple[int, int] | None,
     extra_paths: tuple[str, ...],
     objects_inside: str | None,
@@ -395,8 +405,13 @@ def _fill(
         os.chown(root, *owner)
     store = Store(private)
     commit, branch = source.head, source.branch
-    if revision is not None:
-        commit, branch = resolve_revision(source, revision), None
+    if isinstance(wanted, StartTree):
+        if commit != wanted.commit:
+            commit, branch = wanted.commit, None
+        store.create(source, [*wanted.objects, *source.objects, *submodule_objects(source, wanted)])
+        plan = plan_start_tree(source, wanted, store, tree)
+    elif wanted is not None:
+        commit, branch = resolve_revision(source, wanted), None
         store.create(source, source.objects)
         plan = plan_revision(source, commit, store, tree)
     else:
@@ -407,7 +422,7 @@ def _fill(
     recorded = {*plan.present, *plan.filtered, *plan.to_hash, *plan.inner, *plan.inner_to_hash}
     extra = copy_extra(source, extra_paths, tree, recorded)
     recorder = Recorder(tree, store, extra)
-    base_tree, dirty = _record_base(source, commit, plan, store, recorder, revision is not None)
+    base_tree, dirty = _record_base(source, commit, plan, store, recorder, isinstance(wanted, str))
     alternates = [str(path) for path in source.objects]
     mounts: tuple[Mount, ...] = ()
     if objects_inside is not None:
