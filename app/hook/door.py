@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ..fix.doors import JobDoor, PlainDoor, visible, write_line
@@ -75,7 +76,11 @@ def _proposal(result: Mapping[str, Any], patch: str) -> list[str]:
         lines.append("it is in your files now, not staged: look at it, add it, and try again")
         return lines
     if result.get("output"):
-        repository = shlex.quote(str(result.get("repository")))
-        lines.append(f"to take it: whimbrel apply --repo {repository}   (then add it, and try again)")
+        repository = str(result.get("repository"))
+        take = f"whimbrel apply --repo {shlex.quote(repository)}"
+        if not (Path(repository) / ".git").exists():
+            # Only git's own variables lead to the repository; git itself knows how to read them.
+            take = f"git apply {shlex.quote(str(result['output']))}/patch.diff"
+        lines.append(f"to take it: {take}   (then add it, and try again)")
         lines.append(f"it lies in {result['output']}/patch.diff")
     return lines
