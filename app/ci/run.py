@@ -84,9 +84,9 @@ def _options(environ: Mapping[str, str], pipeline: Pipeline, output: Path, spent
             issue = ""
     if sandbox not in ("auto", "docker", "bwrap", "host", "outer"):
         raise UsageError(f"'{sandbox}' is no sandbox", hint="auto, docker, bwrap, host or outer")
-    effort = _given(environ, "EFFORT") or "high"
-    if effort not in ("low", "high", "max"):
-        raise UsageError(f"'{effort}' is no effort", hint="low, high or max")
+    effort = _given(environ, "EFFORT") or "auto"
+    if effort not in ("auto", "low", "high", "max"):
+        raise UsageError(f"'{effort}' is no effort", hint="auto, low, high or max")
     try:
         max_time_s = parse_duration(_given(environ, "MAX_TIME") or "30m")
     except ValueError as error:

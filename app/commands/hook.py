@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .age import process_age_s
-from .shared import Decorator, check_sandbox, not_empty, path_given, python_option, together
+from .shared import Decorator, check_sandbox, not_empty, path_given, python_option, settle, together
 
 if TYPE_CHECKING:
+    from ..config import Settings
     from ..hook.places import HooksFolder
 
 _HOOKS = ("pre-commit", "pre-merge-commit", "commit-msg", "pre-push")
@@ -53,7 +54,7 @@ def _run_options() -> Decorator:
             "--model", callback=not_empty, default="embedded", show_default=True, help="As of fix-issue."
         ),
         click.option(
-            "--effort", type=click.Choice(["low", "high", "max"]), default="high", show_default=True
+            "--effort", type=click.Choice(["auto", "low", "high", "max"]), default="auto", show_default=True
         ),
         click.option(
             "--sandbox",
@@ -80,7 +81,8 @@ def group() -> None:
 @click.argument("hook", type=click.Choice(_HOOKS))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_run_options()
-def run(hook: str, arguments: tuple[str, ...], **given: Any) -> None:
+@click.pass_context
+def run(ctx: click.Context, hook: str, arguments: tuple[str, ...], **given: Any) -> None:
     """Runs one hook, with the ARGUMENTS that git gives it. WHIMBREL_SKIP=1 skips it.
 
     Tests the staged files (pre-push: the pushed commits), never the working tree; changes neither
@@ -90,6 +92,7 @@ def run(hook: str, arguments: tuple[str, ...], **given: Any) -> None:
     check_sandbox(given)
     from ..hook.run import HookOptions, run_hook
 
+    settings = _settled(ctx, given)
     options = HookOptions(
         hook=hook,
         arguments=arguments,
@@ -109,8 +112,30 @@ def run(hook: str, arguments: tuple[str, ...], **given: Any) -> None:
         repair=not given["no_repair"],
         apply=given["apply_patch"],
         verbose=given["verbose"],
+        settings=settings,
     )
     sys.exit(run_hook(options))
+
+
+def _settled(ctx: click.Context, given: dict[str, Any]) -> Settings:
+    """The settings; they fill ``given`` where an option was not given. Raises ConfigError."""
+    import os
+
+    from ..config import Settings
+
+    if os.environ.get("WHIMBREL_SKIP", "0") not in ("", "0"):
+        return Settings()
+    # The time of a whole command is not that of a hook, which has its own.
+    wanted = {name: value for name, value in given.items() if name != "max_time"}
+    wanted |= {"repo": Path(), "profile": None, "overrides": ()}
+    settings = settle(ctx, wanted)
+    given.update(
+        (name, wanted[name]) for name in ("model", "effort", "sandbox", "image", "network", "no_build")
+    )
+    if given["max_time"] is None:
+        given["max_time"] = settings.hook.time
+    given["apply_patch"] = given["apply_patch"] or settings.hook.apply
+    return settings
 
 
 @group.command("install")
@@ -196,7 +221,7 @@ def _as_words(given: dict[str, Any]) -> list[str]:
         words += ["--max-time", f"{given['max_time']:g}s"]
     values = (
         ("model", "embedded"),
-        ("effort", "high"),
+        ("effort", "auto"),
         ("sandbox", "auto"),
         ("image", None),
         ("python", None),

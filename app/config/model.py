@@ -131,7 +131,9 @@ class Context(Section):
 
 
 class Hook(Section):
-    time: Duration = Field(default=120.0, description="Of one hook run: seconds, or 90s, 15m, 2h.")
+    time: Duration | None = Field(
+        default=None, description="Of one hook run: 90s, 15m, 2h; by default 60s, 5m for pre-push."
+    )
     apply: bool = Field(default=False, description="Apply what the hook proposes.")
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from ...sandbox.base.errors import (
     UsageError,
     WhimbrelError,
 )
+from ..config import Settings
+from ..config.rules import permission_rules
 from ..fix.check import Check
 from ..fix.main import run_fix_issue
 from ..fix.options import FixOptions
@@ -41,7 +43,7 @@ class HookOptions:
     arguments: tuple[str, ...] = ()
     """As git gives them: the message file; the remote's name and address."""
     model: str = "embedded"
-    effort: str = "high"
+    effort: str = "auto"
     sandbox: str = "auto"
     image: str | None = None
     network: bool = False
@@ -59,6 +61,7 @@ class HookOptions:
     apply: bool = False
     verbose: bool = False
     seed: int = 0
+    settings: Settings = field(default_factory=Settings, repr=False)
 
 
 def run_hook(options: HookOptions, environ: MutableMapping[str, str] | None = None) -> int:
@@ -140,6 +143,12 @@ def _test(options: HookOptions, context: HookContext, change: Change, issue: str
         apply=options.apply,
         allow_build=options.allow_build,
         keep_uneventful=False,
+        max_steps=options.settings.limits.steps,
+        max_tokens=options.settings.limits.tokens,
+        max_cost_usd=options.settings.limits.cost_usd,
+        max_candidates=options.settings.limits.candidates,
+        rules=permission_rules(options.settings),
+        settings=options.settings,
     )
     run_fix_issue(fix, door)
     return _conclude(options, change, key, door.result)
