@@ -1,4 +1,4 @@
-"""`make docs`: regenerates docs/commands.md and the transcript in README.md from the real program."""
+"""`make docs`: regenerates docs/commands.md, docs/config.schema.json and README.md's transcript."""
 
 from __future__ import annotations
 
@@ -43,6 +43,13 @@ def transcript() -> str:
 
 def main() -> int:
     (ROOT / "docs" / "commands.md").write_text(commands_page(), encoding="utf-8")
+    schema = subprocess.run(
+        [sys.executable, "-m", "whimbrel.app.cli", "config", "schema"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (ROOT / "docs" / "config.schema.json").write_text(schema.stdout, encoding="utf-8")
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
     head, _, rest = text.partition(START)
