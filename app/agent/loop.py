@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -41,7 +41,7 @@ from .limits import Limit, RunState, out_of_time
 from .permissions import Permissions
 from .signals import cancellation
 from .streams import closing
-from .tiers import EffortChoice, Tier, TierScheduler
+from .tiers import EffortChoice, Task, TaskModel, Tier, TierScheduler
 from .tool_calls import Answered, Ask, ToolCalls
 
 WAITING = "while the model had not begun to answer"
@@ -77,10 +77,13 @@ class Agent:
         on_event: Callable[[AgentEvent], None],
         ask: Ask | None = None,
         window: ContextSettings | None = None,
+        tasks: Mapping[Task, TaskModel] | None = None,
     ) -> None:
+        """``tasks``: another model or effort for kinds of steps; the rest is ``model``'s."""
         self.outcome: AgentOutcome | None = None
         """Set when ``run`` ends in any way, also by cancellation."""
         self._model = model
+        self._tasks = dict(tasks or {})
         self._specs = [spec_of(tool) for tool in tools]
         self._children = Children(model, tools, permissions, ask, session, limits)
         context = replace(context, sees_images=lambda: model.capabilities.images, children=self._children)
@@ -137,7 +140,7 @@ class Agent:
     ) -> str:
         for limit in self._limits:
             limit.on_start(state)
-        tiers = TierScheduler(effort, self._context.target_tests)
+        tiers = TierScheduler(effort, self._context.target_tests, self._tasks)
         while True:
             for limit in self._limits:
                 limit.before_step(state)
@@ -184,7 +187,8 @@ class Agent:
         clock = asyncio.timeout(left)
         try:
             async with clock:
-                stream = self._model.stream(
+                asked = self._tasks.get(tier.task, TaskModel()).model or self._model
+                stream = asked.stream(
                     history.view,
                     self._specs,
                     effort=tier.effort,

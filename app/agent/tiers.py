@@ -9,15 +9,17 @@ costs the prefix cache.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from ...engine.chat import Effort, FinishReason, Usage
+from ...engine.chat import ChatModel, Effort, FinishReason, Usage
 from ..tools.base import PermissionClass
 from .tool_calls import Answered
 
 EffortChoice = Literal["auto", "low", "high", "max"]
+Task = Literal["routing", "planning", "patching"]
+"""Kinds of steps: small ones (summing up), finding out what to do, and doing it."""
 
 MANY_TESTS = 5
 MANY_FILES = 3
@@ -37,15 +39,31 @@ class Tier:
 
     effort: Effort
     reason: str
+    task: Task = "planning"
     output_tokens: int | None = None
     """Raised output limit, where one was too small; None: the endpoint's own."""
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """What is asked at one kind of step; None: the run's own."""
+
+    model: ChatModel | None = None
+    effort: Effort | None = None
+    """Where the scheduler chooses; a tier that the person pinned stays."""
 
 
 class TierScheduler:
     """Of one run: ``see`` what the tools gave, then ask for the ``next`` tier."""
 
-    def __init__(self, effort: EffortChoice, targets: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        effort: EffortChoice,
+        targets: Sequence[str] = (),
+        tasks: Mapping[Task, TaskModel] | None = None,
+    ) -> None:
         """``targets``: test ids that must pass in the end, when known."""
+        self._tasks = dict(tasks or {})
         self._pinned: Effort | None = None if effort == "auto" else effort
         self._targets = frozenset(targets)
         self._baseline: frozenset[str] | None = None
@@ -58,24 +76,35 @@ class TierScheduler:
         self._failed_attempts = 0
         self._complex = ""
         self._lost: Tier | None = None
+        self._task: Task = "planning"
 
     def next(self) -> Tier:
         """The tier of the step that begins now."""
         first, self._begun = not self._begun, True
         if self._lost is not None:
             return self._lost
+        tier = self._judged(first)
+        self._task = tier.task
         if self._pinned is not None:
-            return Tier(self._pinned, "chosen by the person")
+            return Tier(self._pinned, "chosen by the person", tier.task)
+        wanted = self._tasks.get(tier.task, TaskModel()).effort
+        return replace(tier, effort=wanted, reason=f"set for {tier.task}: {tier.reason}") if wanted else tier
+
+    def _judged(self, first: bool) -> Tier:
         if self._green and self._edited:
-            return Tier("low", "the tests pass after the edit: what is left is to check and sum up")
+            return Tier(
+                "low", "the tests pass after the edit: what is left is to check and sum up", "routing"
+            )
         if self._failed_attempts:
             times = "attempt" if self._failed_attempts == 1 else "attempts"
-            return Tier("max", f"retry after {self._failed_attempts} failed {times}")
+            return Tier("max", f"retry after {self._failed_attempts} failed {times}", "patching")
         if self._complex and self._looked:
-            return Tier("max", f"patching a complex failure: {self._complex}")
+            return Tier("max", f"patching a complex failure: {self._complex}", "patching")
         if first:
             return Tier("high", "planning")
-        return Tier("high", "testing the patch" if self._untested else "localisation and patching")
+        if self._untested:
+            return Tier("high", "testing the patch", "patching")
+        return Tier("high", "localisation and patching", "patching" if self._edited else "planning")
 
     def see(self, answered: Sequence[Answered]) -> None:
         """Takes note of the results of one step."""
@@ -93,7 +122,7 @@ class TierScheduler:
         if reason == "length":
             spent = (usage.output_tokens if usage else None) or 0
             limit = max(RAISED_LIMIT, 2 * spent)
-        self._lost = Tier("low", "the thinking before left no room for an answer", limit)
+        self._lost = Tier("low", "the thinking before left no room for an answer", self._task, limit)
         return True
 
     def answer_came(self) -> None:

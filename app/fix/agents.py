@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ...engine.chat import ChatModel
+from ...engine.models import load_model
 from ..agent.children import CHILD_EVENT
 from ..agent.events import (
     AgentEvent,
@@ -27,6 +29,7 @@ from ..agent.loop_guard import LoopGuard
 from ..agent.permissions import Decision, Permissions, Rule
 from ..agent.profiles import get_ready
 from ..agent.strategy import Strategy
+from ..agent.tiers import Task, TaskModel
 from ..config import Settings
 from ..context.settings import SHARE_VARIABLE, ContextSettings
 from ..evidence import EvidenceLedger
@@ -96,6 +99,7 @@ async def make_agent(
     deadline: float,
     watch: Watch,
     tools: Sequence[Tool] | None = None,
+    tasks: Mapping[Task, TaskModel] | None = None,
 ) -> Agent:
     """The agent; ``tools``: instead of the default set (those of ``added`` come on top in any case).
 
@@ -105,7 +109,10 @@ async def make_agent(
     offered = [*(default_tools(web=options.web) if tools is None else tools), *added.tools]
     watch.telemetry.offered(tool.name for tool in offered)
     takes_tiers = model.capabilities.effort is not False
-    await get_ready(model)
+    tasks = tasks or {}
+    models = [model, *(task.model for task in tasks.values() if task.model is not None)]
+    for each in models:
+        await get_ready(each)
 
     def on_event(event: AgentEvent) -> None:
         watch.telemetry.agent_event(event)
@@ -127,13 +134,46 @@ async def make_agent(
             grants=Grants(stage.repository),
         ),
         on_event=on_event,
-        window=context_settings(options.settings),
+        window=context_settings(options.settings, models),
+        tasks=tasks,
     )
 
 
-def context_settings(settings: Settings) -> ContextSettings:
-    """How the model's window is used: the environment before the settings."""
+@asynccontextmanager
+async def task_models(settings: Settings, model: ChatModel) -> AsyncGenerator[dict[Task, TaskModel]]:
+    """The models and efforts that the settings want for kinds of steps; closed at the end.
+
+    Raises:
+        UsageError, ConfigError: a name that is no model.
+    """
+    wanted = settings.model.tasks
+    entries: tuple[tuple[Task, Any], ...] = (
+        ("routing", wanted.routing),
+        ("planning", wanted.planning),
+        ("patching", wanted.patching),
+    )
+    opened: dict[str, ChatModel] = {model.name: model}
+    try:
+        tasks: dict[Task, TaskModel] = {}
+        for task, entry in entries:
+            if entry.name and model.name != "embedded" and entry.name not in opened:
+                opened[entry.name] = load_model(entry.name)
+            other = opened.get(entry.name) if entry.name else None
+            if other is not None or entry.effort:
+                tasks[task] = TaskModel(other, entry.effort)
+        yield tasks
+    finally:
+        for each in opened.values():
+            if each is not model:
+                await each.close()
+
+
+def context_settings(settings: Settings, models: Sequence[ChatModel] = ()) -> ContextSettings:
+    """How the window is used: the environment before the settings; of several models the smallest."""
     given = ContextSettings.from_environ()
+    known = [each.context_window for each in models if each.context_window]
+    if len(models) > 1 and known and not given.window:
+        given = replace(given, window=min(known))
     if not os.environ.get(SHARE_VARIABLE, "").strip():
         given = replace(given, compact_at=settings.context.compact_at)
     return given

@@ -11,7 +11,7 @@ from ..agent.tiers import EffortChoice
 from ..evidence import EvidenceLedger
 from ..sessions import SessionWriter
 from ..tools.run_tests import recall
-from .agents import Watch, make_agent, tool_context
+from .agents import Watch, make_agent, task_models, tool_context
 from .extras import extras
 from .intake import Issue
 from .options import FixOptions
@@ -48,9 +48,20 @@ async def do_the_work(
         await stage.workspace.mark_unrecorded()
         await recall(context, reproduction.before, reproduction.flaky)
         files = _places(reproduction)
-        async with extras(options, stage.repository, stage.workspace.root, files, watch.tell) as added:
+        async with (
+            task_models(options.settings, model) as tasks,
+            extras(options, stage.repository, stage.workspace.root, files, watch.tell) as added,
+        ):
             agent = await make_agent(
-                model, options, stage, context, added, session=session, deadline=deadline, watch=watch
+                model,
+                options,
+                stage,
+                context,
+                added,
+                session=session,
+                deadline=deadline,
+                watch=watch,
+                tasks=tasks,
             )
             messages = opening(
                 _task(issue, log),

@@ -16,7 +16,7 @@ from ..agent.events import AgentEvent, ToolFinished, ToolStarted
 from ..agent.loop import AgentOutcome
 from ..agent.tiers import EffortChoice
 from ..evidence import EvidenceLedger
-from ..fix.agents import Watch, make_agent, tool_context
+from ..fix.agents import Watch, make_agent, task_models, tool_context
 from ..fix.attempts import AttemptLog
 from ..fix.events import JobEvent, Listener
 from ..fix.extras import extras
@@ -155,10 +155,13 @@ class Turn:
                 for tool in default_tools(web=self.options.web)
             ]
             root = stage.workspace.root
-            async with extras(self.options, stage.repository, root, (), self._tell) as added:
+            async with (
+                task_models(self.options.settings, model) as tasks,
+                extras(self.options, stage.repository, root, (), self._tell) as added,
+            ):
                 agent = await make_agent(
                     model, self.options, stage, context, added, session=session,
-                    deadline=self._deadline, tools=tools,
+                    deadline=self._deadline, tools=tools, tasks=tasks,
                     watch=Watch(
                         self._listener, self._tell, self.attempts, self._telemetry, self._on_event
                     ),
