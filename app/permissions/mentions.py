@@ -42,7 +42,7 @@ def touched(command: Command) -> Iterator[tuple[Word, Access]]:
         if redirect.writes:
             # Writing is a way to read (>>, or a link made before), and what is secret stays untouched.
             yield redirect.target, "read"
-    for word in command.words:
+    for word in (*command.words, *command.mentions):
         if word.prefix.startswith(("--exclude", "--ignore")):
             continue
         yield word, "read"
