@@ -12,6 +12,7 @@ try:
     import errno
     import importlib
     import os
+    from pathlib import Path
     from typing import Any, NoReturn
 
     import click
@@ -117,6 +118,14 @@ def _silence_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
+def _folder_is_there() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of the console script; turns every known error into one line and its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -150,6 +159,11 @@ def main(arguments: list[str] | None = None) -> Any:
             where = f" to {error.filename}" if error.filename else ""
             click.echo(f"whimbrel: cannot write{where}: {error.strerror}", err=True)
             sys.exit(ConfigError.exit_code)
+        if isinstance(error, FileNotFoundError) and not _folder_is_there():
+            click.echo(
+                "whimbrel: the current directory does not exist any more (cd to one that does)", err=True
+            )
+            sys.exit(2)
         if isinstance(error, WhimbrelError):
             click.echo(f"whimbrel: {error.one_line()}", err=True)
             sys.exit(error.exit_code)

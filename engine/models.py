@@ -15,7 +15,8 @@ FORMS = (
     " (also sglang, llamacpp, ollama, deepseek, kimi-api, openrouter; each with or without @URL)"
 )
 
-_ADDRESS = re.compile(r"@(?=https?://)")
+# Also what was meant as one and cannot be: it must not end as a part of the name, sent to another place.
+_ADDRESS = re.compile(r"@(?=[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+:\d{1,5}(?:/|$)|[\w.-]+/v1(?:/|$)|\[)")
 _KNOWN_BUT_ABSENT = {
     "kimi": "the native engine is not part of this version",
 }

@@ -40,6 +40,16 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("arguments", ["permissions test ls", "hook status", "batch x --output y"])
+def test_a_current_directory_that_is_gone_is_said_in_one_line(tmp_path: Path, arguments: str):
+    gone = tmp_path / "gone"
+    done = _run(f'mkdir {gone}; cd {gone}; rmdir {gone}; "$@" {arguments}', tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "whimbrel: the current directory does not exist any more (cd to one that does)\n",
+    )
+
+
 def test_a_mistyped_command_is_guessed(tmp_path: Path):
     done = _run('"$@" fix-isue', tmp_path)
     assert done.returncode == 2 and "Did you mean 'fix-issue'?" in done.stderr

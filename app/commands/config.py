@@ -139,4 +139,7 @@ def _file(project: bool, repo: Path) -> Path:
     top = project_top(repo)
     if top is None:
         raise UsageError(f"{repo} lies in no git repository", hint="give --repo")
-    return top / PROJECT_FILE
+    file = top / PROJECT_FILE
+    if not file.resolve().is_relative_to(top.resolve()):
+        raise UsageError(f"{file} leads out of the repository: it is neither read nor changed")
+    return file

@@ -29,11 +29,18 @@ def command(result: Path, format_: str, output: Path | None, instance_id: str | 
     Text that comes from tests, issues and models is shown and cannot act: no markup, mention, workflow
     command or control character of it survives.
     """
+    from ...sandbox.base.errors import UsageError
     from ..reports import render
     from ..reports.writing import add_summary, load_result, write
 
     data, folder = load_result(result)
-    report = render(format_, data, folder=folder, instance_id=instance_id or "")
+    try:
+        report = render(format_, data, folder=folder, instance_id=instance_id or "")
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        # The file may come from anywhere, and be anything.
+        raise UsageError(
+            f"{result} is no whole result of Whimbrel: no {format_} can be made of it"
+        ) from error
     if format_ == "github":
         add_summary(data)
     if output is not None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .shared import path_given, repository_top
+
+if TYPE_CHECKING:
+    from ..guidance.source import Source
 
 
 @click.command("trust", short_help="Agree to what a repository configures, or take that back.")
@@ -45,8 +49,9 @@ def command(repo: Path, show: bool, revoke: bool, yes: bool) -> None:
             click.echo(f"  {_printable(name)}")
         for name in each.refused:
             click.echo(f"  {_printable(name)}  (never used: it leads outside, is too large or unreadable)")
+    guidance = _guidance(top)
     new = [each for each in found if each.digest and not store.is_trusted(top, each.digest)]
-    if not new:
+    if not new and (not guidance.digest or store.is_trusted(top, guidance.digest)):
         click.echo("nothing here to trust" if not found else "all of it is trusted")
         return
     if not yes:
@@ -56,7 +61,20 @@ def command(repo: Path, show: bool, revoke: bool, yes: bool) -> None:
         if not click.confirm("Obey this, as it is now?", default=False):
             raise PermissionDenied("not trusted")
     remember_trust(top, [each.kind for each in new])
-    click.echo(f"trusted: {', '.join(each.kind for each in new)}")
+    # What a run gives the model is asked about as one, imports of instruction files included.
+    store.remember(top, guidance.digest, about={"kind": "guidance", "files": list(guidance.files)})
+    click.echo(f"trusted: {', '.join([each.kind for each in new] or ['guidance'])}")
+
+
+def _guidance(top: Path) -> Source:
+    from ..guidance.source import instruction_folders, survey
+    from ..guidance.tree import WorkingTree
+
+    async def look() -> Source:
+        tree = WorkingTree(top)
+        return await survey(tree, await instruction_folders(top, tree))
+
+    return asyncio.run(look())
 
 
 def _list(store: Any) -> None:

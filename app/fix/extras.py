@@ -80,7 +80,7 @@ async def extras(
         added.tools.append(SkillTool(skills))
     servers: tuple[McpServer, ...] = ()
     if NONE not in options.mcp:
-        servers = choose(own_servers(os.environ), repository_servers(contents), options.mcp)
+        servers = choose(own_servers(os.environ), repository_servers(contents, tell), options.mcp)
     if servers and options.model == "embedded":
         if options.mcp:
             tell("warning", "the embedded model calls no tools of MCP servers, so none is started")
@@ -108,7 +108,7 @@ def configured(repository: Path) -> tuple[tuple[McpServer, ...], list[str]]:
         tell = _warnings_into(warnings)
         _, contents = await _steering(FixOptions(root), root, tell)
         own = own_servers(os.environ)
-        known = {server.name: server for server in (*repository_servers(contents), *own)}
+        known = {server.name: server for server in (*repository_servers(contents, tell), *own)}
         return tuple(known[name] for name in sorted(known))
 
     return asyncio.run(read()), warnings

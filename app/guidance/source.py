@@ -115,7 +115,8 @@ def trusted(repository: Path, source: Source, *, trust: bool, tell: Callable[[st
     store = TrustStore()
     if trust:
         try:
-            store.remember(repository, source.digest)
+            about = {"kind": "guidance", "files": list(source.files)}
+            store.remember(repository, source.digest, about=about)
         except (WhimbrelError, OSError) as error:
             text = error.one_line() if isinstance(error, WhimbrelError) else str(error)
             tell("warning", f"trust holds for this run only: {text}")
@@ -125,7 +126,7 @@ def trusted(repository: Path, source: Source, *, trust: bool, tell: Callable[[st
     shown = ", ".join(source.files[:3]) + (
         f" and {len(source.files) - 3} more" if len(source.files) > 3 else ""
     )
-    tell("warning", f"{shown} found and ignored: not trusted (read it, then pass --trust)")
+    tell("warning", f"{shown} found and ignored: not trusted (read it, then `whimbrel trust` or --trust)")
     return False
 
 

@@ -6,7 +6,7 @@ import ipaddress
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -78,12 +78,28 @@ def own_servers(environ: Mapping[str, str]) -> tuple[McpServer, ...]:
     return _from_toml(data, str(path), environ, by_person=True)
 
 
-def repository_servers(contents: Mapping[str, bytes]) -> tuple[McpServer, ...]:
+def repository_servers(
+    contents: Mapping[str, bytes], tell: Callable[[str, str], None] | None = None
+) -> tuple[McpServer, ...]:
     """The entries of a trusted repository's ``.mcp.json`` and ``.whimbrel/config.toml``.
 
+    A file that cannot be used is told and left out whole: it must not keep the person from working.
+
     Raises:
-        ConfigError: see ``own_servers``.
+        ConfigError: see ``own_servers``; only without ``tell``.
     """
+    found: dict[str, McpServer] = {}
+    for file in (".mcp.json", ".whimbrel/config.toml"):
+        try:
+            found |= _of_repository({file: contents[file]} if file in contents else {})
+        except ConfigError as error:
+            if tell is None:
+                raise
+            tell("warning", f"no MCP server of {file} is used: {error.one_line()}")
+    return tuple(found.values())
+
+
+def _of_repository(contents: Mapping[str, bytes]) -> dict[str, McpServer]:
     found: dict[str, McpServer] = {}
     if ".mcp.json" in contents:
         try:
@@ -101,7 +117,7 @@ def repository_servers(contents: Mapping[str, bytes]) -> tuple[McpServer, ...]:
         source = ".whimbrel/config.toml"
         for server in _from_toml(contents[source], source, {}, by_person=False):
             found[server.name] = server
-    return tuple(found.values())
+    return found
 
 
 def _from_toml(

@@ -77,7 +77,7 @@ def judge_command(
         elif unnamed := reads_unnamed(command, policy):
             why = f"it would come across {unnamed}, which may not be read: use --exclude={unnamed}"
             verdict = _stricter(verdict, Verdict(Decision.DENY, why))
-        elif policy.in_history and git_shows_history(command):
+        elif policy.in_history and git_shows_history(command, policy):
             secret = policy.in_history[0]
             why = f"it may print {secret}, which may not be read, out of git's history; name paths after --"
             verdict = _stricter(verdict, Verdict(Decision.DENY, why))

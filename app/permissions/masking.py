@@ -53,7 +53,8 @@ async def guard_paths(
     asked_for = {path for path in denied if _by_person(policy, path)}
     covered = [path for path in denied if path not in tracked or path in asked_for]
     history = tuple(path for path in denied if path in tracked)
-    policy = replace(policy, in_history=history, exposed=tuple(denied))
+    changed = await asyncio.to_thread(_changed, repository, history) if history else ()
+    policy = replace(policy, in_history=history, exposed=tuple(denied), differing=changed)
     if not isolated or not covered:
         return Guard(policy)
     regular = [path for path in covered if _is_regular(workspace.root, path)][:MAX_MASKS]
@@ -65,7 +66,9 @@ async def guard_paths(
     empty.chmod(0o444)
     mounts = tuple(Mount(empty, f"{workdir}/{path}") for path in regular)
     exposed = tuple(path for path in denied if path not in regular)
-    return Guard(replace(policy, masked=tuple(regular), exposed=exposed), mounts, tuple(notes))
+    differing = tuple(path for path in history if path in {*changed, *regular})
+    policy = replace(policy, masked=tuple(regular), exposed=exposed, differing=differing)
+    return Guard(policy, mounts, tuple(notes))
 
 
 def learn_secrets(path: Path) -> None:
@@ -98,6 +101,13 @@ def _by_person(policy: PathPolicy, path: str) -> bool:
 def _tracked(repository: Path, paths: Sequence[str]) -> set[str]:
     literal = [f":(literal){path}" for path in paths[:1000]]
     return set(Git(None, repository).run_sync("ls-files", "-z", "--", *literal).fields())
+
+
+def _changed(repository: Path, paths: Sequence[str]) -> tuple[str, ...]:
+    """Those that differ from the last commit; all of them where that cannot be told."""
+    literal = [f":(literal){path}" for path in paths[:1000]]
+    made = Git(None, repository).run_sync("diff", "--name-only", "-z", "HEAD", "--", *literal, check=False)
+    return tuple(made.fields()) if made.exit_code == 0 else tuple(paths)
 
 
 def _is_regular(root: Path, path: str) -> bool:

@@ -42,7 +42,7 @@ def touched(command: Command) -> Iterator[tuple[Word, Access]]:
         if redirect.writes:
             # Writing is a way to read (>>, or a link made before), and what is secret stays untouched.
             yield redirect.target, "read"
-    for word in command.words:
+    for word in (*command.words, *command.mentions):
         if word.prefix.startswith(("--exclude", "--ignore")):
             continue
         yield word, "read"
@@ -90,7 +90,7 @@ def folders_of(commands: Sequence[Command]) -> tuple[str, ...]:
 def candidates(word: Word) -> Iterator[Word]:
     """The word, and pieces of it that may be a path: ``--file=X``, ``-fX``, ``if=X``, ``HEAD:X``, ``@X``."""
     count = 0
-    for variant in _without_braces(word):
+    for variant in [*_without_braces(word), *_written_out(word)]:
         text = variant.literal
         if text is None:
             yield variant
@@ -129,6 +129,17 @@ def _dynamic_pieces(word: Word) -> Iterator[Word]:
             rest = part[marks[-1].end() :]
             yield Word(word.raw, ((rest,) if rest else ()) + word.parts[at + 1 :])
             return
+
+
+def _written_out(word: Word) -> list[Word]:
+    """What ``${x:-text}`` gives where ``x`` is not set (or is, for ``+``), and the words of an array."""
+    if word.raw.startswith("(") and word.raw.endswith(")"):
+        return [decode(text, {}) for text in word.raw[1:-1].split()]
+    text = _DEFAULT.sub(r"\1", word.raw) if word.dynamic else word.raw
+    return [decode(text, {})] if text != word.raw else []
+
+
+_DEFAULT = re.compile(r"\$\{\w+(?:\[[^\]{}]*\])?:?[-=+]([^{}]*)\}")
 
 
 def _without_braces(word: Word) -> list[Word]:
@@ -242,15 +253,15 @@ def reads_unnamed(command: Command, policy: PathPolicy) -> str:
     return ""
 
 
-def git_shows_history(command: Command) -> bool:
+def git_shows_history(command: Command, policy: PathPolicy) -> bool:
     """Whether it prints file contents out of git's store without saying of which files."""
     if base_name(command.name or "") != "git":
         return False
     subcommand, at = git_subcommand(command.words)
     rest = [word.literal or "" for word in command.words[at + 1 :]]
     if subcommand == "diff" and all(text.startswith("-") and text != "--no-index" for text in rest):
-        # Against the index: what did not change is not shown, and what may not be read cannot change.
-        return False
+        # Against the index: what did not change is not shown.
+        return bool(policy.differing)
     if "--" in rest and rest.index("--") < len(rest) - 1:
         return False
     if subcommand == "log":

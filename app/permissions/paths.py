@@ -93,6 +93,8 @@ class PathPolicy:
     """Denied files that lie open in the copy: commands that walk through folders would show them."""
     in_history: tuple[str, ...] = ()
     """Denied files that git's history holds."""
+    differing: tuple[str, ...] = ()
+    """Those of them that are not as git has them, so that a difference shows what git has."""
 
     def with_rules(self, rules: Iterable[PathRule]) -> PathPolicy:
         """The same with more rules."""

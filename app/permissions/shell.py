@@ -7,7 +7,7 @@ command with a problem must not be taken for one that was understood.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -48,6 +48,8 @@ class Command:
     """A here-document or here-string it reads, when known."""
     via: tuple[str, ...] = ()
     """Wrappers it was found in, outermost first."""
+    mentions: tuple[Word, ...] = ()
+    """Words it may get by way of a variable: what a loop goes over, the arguments of ``sh -c``."""
 
     @property
     def name(self) -> str | None:
@@ -122,6 +124,13 @@ def _parser() -> Any:
     return Parser(Language(tree_sitter_bash.language()))
 
 
+def also_named(commands: list[Command], start: int, words: Iterable[Word]) -> None:
+    """Adds words to the mentions of the commands from ``start`` on."""
+    more = tuple(words)
+    for at in range(start, len(commands)):
+        commands[at] = replace(commands[at], mentions=(*commands[at].mentions, *more))
+
+
 class _Walk:
     """Collects commands; redirections of a group hold for every command in it."""
 
@@ -147,6 +156,7 @@ class _Walk:
             self._out.commands.append(Command((), tuple(assigned), redirects))
             self._nested(node)
         else:
+            before = len(self._out.commands)
             if kind == "function_definition":
                 name = node.child_by_field_name("name")
                 self._out.commands.append(
@@ -155,6 +165,9 @@ class _Walk:
             for child in node.children:
                 if child.is_named:
                     self.visit(child, redirects, stdin)
+            if kind == "for_statement":
+                words = [self._word(each) for each in node.children_by_field_name("value")]
+                also_named(self._out.commands, before, words)
 
     def _redirected(self, node: Any, outer: tuple[Redirect, ...], stdin: str | None) -> None:
         own: list[Redirect] = []

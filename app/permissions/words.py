@@ -78,7 +78,7 @@ def decode(raw: str, holes: dict[int, int]) -> Word:
         if text:
             parts.append("".join(text))
             text.clear()
-        if not parts or parts[-1] is not kind:
+        if kind is Hole.ONE or not parts or parts[-1] is not kind:
             parts.append(kind)
 
     at, quoted, end = 0, False, len(raw)

@@ -18,7 +18,7 @@ from .programs import (
     interpreter_of,
     runs_others,
 )
-from .shell import MAX_COMMANDS, MAX_DEPTH, Command, Danger, Parsed, parse
+from .shell import MAX_COMMANDS, MAX_DEPTH, Command, Danger, Parsed, also_named, parse
 from .words import ANYTHING, Word
 
 _TAKES_VALUE: dict[str, str] = {
@@ -235,7 +235,8 @@ def _shell(out: Parsed, command: Command, depth: int) -> None:
         if re.match(r"^-[a-zA-Z]*c[a-zA-Z]*$", text):
             script = words[at + 1].literal if at + 1 < len(words) else None
             # bash -c 'echo $0' x: further options may stand between.
-            _script(out, command, None if script is None or script.startswith("-") else script, depth)
+            given = replace(command, mentions=(*command.mentions, *words[at + 2 :]))
+            _script(out, given, None if script is None or script.startswith("-") else script, depth)
             return
         if text in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
             out.commands.append(command.doubted(f"{text} changes what the shell does"))
@@ -262,7 +263,9 @@ def _script(out: Parsed, command: Command, text: str | None, depth: int) -> None
     # Redirections and assignments of the outer command act as well.
     if command.redirects or command.assignments:
         out.commands.append(replace(command, words=()))
+    before = len(out.commands)
     _into(out, text, depth + 1, (*command.via, name), command.doubts)
+    also_named(out.commands, before, command.mentions)
 
 
 def _wrapper(out: Parsed, command: Command, base: str, depth: int) -> None:
@@ -307,6 +310,7 @@ def _wrapper(out: Parsed, command: Command, base: str, depth: int) -> None:
     if base == "xargs":
         rest = (*(rest or (Word("echo", ("echo",)),)), ANYTHING)
         doubts.append("xargs adds arguments that are not known")
+        command = replace(command, mentions=(*command.mentions, *words[1:at]))
     if not rest:
         out.commands.append(replace(command, doubts=tuple(doubts)))
         return

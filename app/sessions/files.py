@@ -46,9 +46,7 @@ async def put_back(
             not kept.
     """
     state, base = conversation.files, workspace.base
-    lost = (
-        ("the turn before was killed: what it changed in files is gone",) if conversation.unfinished else ()
-    )
+    lost = _lost(conversation)
     if state is None:
         return Restored(lost)
     if state.tree == base.tree:
@@ -89,6 +87,17 @@ async def put_back(
     await workspace.restore(tree)
     remark = f"{moved}; the changes of this conversation were applied on top: read files again before editing"
     return Restored((*lost, remark), moved_on=True)
+
+
+def _lost(conversation: Conversation) -> tuple[str, ...]:
+    """What is to be said about a turn whose process was killed."""
+    if not conversation.unfinished:
+        return ()
+    state = conversation.files
+    if state is not None and state.seq > conversation.turn:
+        kept = "what it changed in files is kept as it was recorded last; later changes are gone"
+        return (f"the turn before was killed: {kept}",)
+    return ("the turn before was killed: what it changed in files is gone",)
 
 
 def route(states: Iterable[FileState], start: str, goal: str) -> list[tuple[FileState, bool]] | None:

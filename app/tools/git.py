@@ -27,6 +27,7 @@ from .reading import binary_kind
 MAX_TEXT_CHARS = 30_000
 MAX_BLAMED = 400
 _MAX_FILE = 16 << 20
+_MAX_LEFT_OUT = 500
 _TIMEOUT_S = 60.0
 # No ":" (a path in disguise), no leading "-" (an option), no "@{...}" or "^{/...}" (searches).
 _REVISION = re.compile(r"^(?!-)[\w./~^@+-]{1,200}$")
@@ -137,8 +138,9 @@ class _Question:
         if not files:
             return ToolResult("No difference.", {"files": [], "bytes": 0, "artifact": None})
         form = ("--stat=110",) if self._arguments.stat else ("-p",)
-        made = self._git("diff-tree", "-r", "-M", *form, *_NO_CODE, start, end, *self._limited())
-        return self._shown(made.stdout, {"files": files})
+        hidden = self._hidden("diff-tree", "-r", start, end)
+        made = self._readable(hidden, "diff-tree", "-r", "-M", *form, *_NO_CODE, start, end)
+        return self._shown(made.stdout, {"files": files}, len(hidden))
 
     def _names(self, *command: str) -> list[dict[str, str]]:
         fields = self._git(*command, "-M", "-z", "--name-status", *self._limited()).fields()
@@ -150,6 +152,23 @@ class _Question:
             found.append({"path": printable(fields[at]), "status": status})
             at += 1
         return found
+
+    def _hidden(self, *command: str) -> list[str]:
+        """The files of a difference that may not be read, old names of renamed ones included."""
+        fields = self._git(*command, "--no-renames", "-z", "--name-only", *self._limited()).fields()
+        readable = set(self._context.paths.filtered(fields))
+        return sorted({path for path in fields if path not in readable})
+
+    def _readable(self, hidden: list[str], *command: str) -> GitResult:
+        """What a command prints about all other files."""
+        if not hidden:
+            return self._git(*command, *self._limited())
+        left_out = [f":(exclude,literal,top){path}" for path in hidden]
+        if len(hidden) > _MAX_LEFT_OUT:
+            left_out = self._context.paths.pathspecs()[1:]
+        git = self._view.git.with_options(extra_env={"GIT_LITERAL_PATHSPECS": "0"})
+        where = f":(literal,top){self._path}" if self._path is not None else ":(top)"
+        return git.run_sync(*command, "--", where, *left_out, timeout_s=_TIMEOUT_S)
 
     def _log(self) -> ToolResult:
         count = self._arguments.max_count
@@ -189,8 +208,9 @@ class _Question:
             "--format=commit %H%nAuthor: %an <%ae>%nDate: %ad%n%n%B",
         )
         files = self._names("diff-tree", "-r", "--root", "--no-commit-id", commit)
-        made = self._git(*command, *form, *_NO_CODE, commit, *self._limited())
-        return self._shown(made.stdout, {"files": files})
+        hidden = self._hidden("diff-tree", "-r", "-m", "--root", "--no-commit-id", commit)
+        made = self._readable(hidden, *command, *form, *_NO_CODE, commit)
+        return self._shown(made.stdout, {"files": files}, len(hidden))
 
     def _is_file(self, commit: str, path: str) -> bool:
         made = self._view.git.run_sync("cat-file", "-t", f"{commit}:{path}", check=False)
@@ -227,15 +247,17 @@ class _Question:
             lines.append(f"[stopped after {MAX_BLAMED} lines; go on with start={end + 1}]")
         return ToolResult("\n".join(lines), {"path": printable(self._path), "lines": found})
 
-    def _shown(self, output: bytes, data: dict[str, Any]) -> ToolResult:
+    def _shown(self, output: bytes, data: dict[str, Any], hidden: int = 0) -> ToolResult:
         text = redact_url_secrets(output.decode("utf-8", "replace"))
+        if hidden:
+            text = f"[{hidden} file(s) not shown: the permission rules keep them unread]\n{text}"
         more: dict[str, Any] = {"bytes": len(output), "artifact": None}
         if len(text) <= MAX_TEXT_CHARS:
             return ToolResult(text.rstrip("\n") or "(empty)", data | more)
         handle = self._context.keep(text.encode(), "text/plain")
         cut = text[:MAX_TEXT_CHARS].rpartition("\n")[0] or text[:MAX_TEXT_CHARS]
-        hidden = f"{len(text) - len(cut)} of {len(text)} characters not shown"
-        gap = f"\n[... {hidden}; all of it: artifact:{handle}]"
+        left = f"{len(text) - len(cut)} of {len(text)} characters not shown"
+        gap = f"\n[... {left}; all of it: artifact:{handle}]"
         return ToolResult(cut + gap, data | more | {"artifact": handle}, artifacts=(handle,))
 
 

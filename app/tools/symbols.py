@@ -61,7 +61,11 @@ class SymbolsTool:
         ]
         if not files and (root / path).is_file():
             files = [path]  # an ignored file named outright
-        holding, notes = await _holding(context, name, files)
+        allowed = context.paths.filtered(files)
+        holding, notes = await _holding(context, name, allowed)
+        if len(allowed) < len(files):
+            count = len(files) - len(allowed)
+            notes.append(f"{count} file(s) not searched: the permission rules keep them unread")
         work = _definitions if arguments.action == "definition" else _references
         return await asyncio.to_thread(work, context, name, holding, notes, arguments.max_results)
 

@@ -41,6 +41,16 @@ def test_values_are_shown_with_their_origin_set_got_and_taken_out(tmp_path: Path
     assert whimbrel("config", "get", "limits.steps", **here).stdout == "7\n"
 
 
+def test_a_folder_of_settings_that_leads_out_of_the_repository_is_not_written_to(
+    calc: Repo, tmp_path: Path, whimbrel: Whimbrel
+):
+    (tmp_path / "outside").mkdir()
+    (calc.root / ".whimbrel").symlink_to(tmp_path / "outside")
+    done = whimbrel("config", "set", "limits.steps", "3", "--project", "--repo", str(calc.root))
+    assert done.returncode == 2 and "leads out of the repository" in done.stderr
+    assert not list((tmp_path / "outside").iterdir())
+
+
 def test_a_run_takes_what_it_was_not_told_from_the_settings(
     calc: Repo, talk: Callable[..., Ran], tmp_path: Path
 ):

@@ -52,6 +52,14 @@ def test_addresses_that_only_look_local_are_refused_too(host: str) -> None:
         load_model(f"vllm:m@http://{host}/v1", environ={})
 
 
+@pytest.mark.parametrize("address", ["gpu-host:8000/v1", "gpu-host:8000", "ftp://gpu-host/v1", "gpu-host/v1"])
+def test_an_address_without_a_usable_scheme_is_refused_and_not_taken_for_a_name(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not an http\(s\) address"):
+        load_model(f"vllm:m@{address}", environ={})
+    for name in ("m@2024", "llama3:8b@sha256:ab12", "org/x@main"):
+        assert load_model(f"vllm:{name}", environ={}).name == f"vllm:{name}"
+
+
 def test_a_missing_key_names_the_variable() -> None:
     with pytest.raises(ConfigError) as caught:
         load_model("openai:gpt", environ={})

@@ -79,6 +79,11 @@ def test_a_repositorys_entry_gets_neither_variables_nor_the_persons_confidence(
     ]
     with pytest.raises(ConfigError, match="only your own configuration"):
         repository_servers({".whimbrel/config.toml": text.encode()})
+    told: list[str] = []
+    good = {".mcp.json": json.dumps({"mcpServers": servers}).encode(), ".whimbrel/config.toml": text.encode()}
+    found = repository_servers(good, lambda _, text: told.append(text))
+    assert [server.name for server in found] == ["a", "b"], "a bad file keeps nobody from working"
+    assert len(told) == 1 and "only your own configuration" in told[0]
 
 
 RIGHT = ("edit", {"path": "tally.py", "old": "if count < most:", "new": "if count > most:"})

@@ -283,6 +283,16 @@ ENV_SPELLINGS = [
     "tee .env",
     "rm .env",
     "A=.env; cat $A",
+    "cat .???",
+    "cat .e?? sub/.e??",
+    "for i in a .env; do cat $i; done",
+    'for i in .env; do sh -c "cat $i"; done',
+    "bash -c 'cat \"$1\"' _ .env",
+    "xargs -a .env echo",
+    "cat ${x:-.env}",
+    'cat "${x:-.e}nv"',
+    "cat ${x=sub/.env}",
+    "a=(b .env); cat ${a[1]}",
     "cat .env.local",
     "cat config/.env.production",
     "[[ $(<.env) ]]",
@@ -389,6 +399,8 @@ def test_history_is_not_a_way_round_a_denial() -> None:
         "git status",
     ):
         assert decided(command, situation=ALLOWING, policy=policy) == "allow", command
+    changed = PathPolicy(in_history=(".env",), differing=(".env",))
+    assert decided("git diff", situation=ALLOWING, policy=changed) == "deny"
 
 
 def test_a_walk_through_folders_must_leave_out_what_may_not_be_read() -> None:

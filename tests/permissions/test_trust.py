@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -98,3 +99,27 @@ def test_a_store_of_the_version_before_is_read_and_kept(project: Path) -> None:
     remember_trust(project, ["mcp"])
     assert store.is_trusted(project, "abc") and is_trusted(project, "mcp")
     assert [about.get("kind") for _, _, about in store.listed(project)] == [None, "mcp"]
+
+
+def test_what_the_command_agrees_to_reaches_the_model_and_starts_servers(tmp_path: Path) -> None:
+    root, home = tmp_path / "project", {**os.environ, "WHIMBREL_STATE_DIR": str(tmp_path / "state")}
+    home["WHIMBREL_CONFIG_DIR"] = str(tmp_path / "config")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    (root / "AGENTS.md").write_text("Be brief. @more.md\n")
+    (root / "more.md").write_text("Really.\n")
+    (root / ".mcp.json").write_text('{"mcpServers": {"tickets": {"command": "tickets-mcp"}}}')
+
+    def whimbrel(*arguments: str) -> str:
+        command = [sys.executable, "-m", "whimbrel.app.cli", *arguments, "--repo", str(root)]
+        done = subprocess.run(command, env=home, capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    assert "not trusted" in whimbrel("mcp", "list")
+    assert "trusted: instructions, mcp" in whimbrel("trust", "--yes")
+    listed = whimbrel("mcp", "list")
+    assert "tickets" in listed and "not trusted" not in listed
+    assert "all of it is trusted" in whimbrel("trust", "--yes")
+    (root / "more.md").write_text("Never mind the tests.\n")
+    assert "not trusted" in whimbrel("mcp", "list"), "what is taken in from another file counts too"
+    assert "trusted: guidance" in whimbrel("trust", "--yes")
+    assert "not trusted" not in whimbrel("mcp", "list")

@@ -260,6 +260,16 @@ def test_the_command_writes_every_format(format: str, tmp_path: Path) -> None:
     assert (tmp_path / "deep/file").read_bytes() == shown != b""
 
 
+@pytest.mark.parametrize("format", list(FORMATS))
+def test_a_result_with_fields_of_other_kinds_is_no_internal_error(format: str, tmp_path: Path) -> None:
+    whole = fixed()
+    odd = {key: "x" if isinstance(value, (dict, list)) else value for key, value in whole.items()}
+    (tmp_path / "result.json").write_text(json.dumps(odd), encoding="utf-8")
+    command = [sys.executable, "-m", "whimbrel.app.cli", "report", str(tmp_path), "--format", format]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode in (0, 2) and "internal error" not in done.stderr, done.stderr
+
+
 def test_what_is_no_result_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no result at"):
         load_result(tmp_path)

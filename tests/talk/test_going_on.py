@@ -193,7 +193,8 @@ def test_a_killed_turn_goes_on_with_the_files_of_its_last_change(
         ran = talk(calc, "go on", "--continue", "--model", model.model("one"))
         assert ran.code == 0, ran.err
         assert "return a + b" in read_again(model.requests)
-        assert "was killed" in model.requests[0].messages[-1]["content"]
+        said = model.requests[0].messages[-1]["content"]
+        assert "was killed: what it changed in files is kept as it was recorded last" in said
 
 
 def recorded(database: Path) -> bool:

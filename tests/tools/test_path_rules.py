@@ -12,8 +12,10 @@ from whimbrel.app.permissions.masking import guard_paths
 from whimbrel.app.permissions.rules import parse_rule
 from whimbrel.app.tools.bash import BashArguments, BashTool
 from whimbrel.app.tools.edit import EditArguments, EditTool
+from whimbrel.app.tools.git import GitArguments, GitTool
 from whimbrel.app.tools.read import ReadArguments, ReadTool
 from whimbrel.app.tools.search import SearchArguments, SearchTool
+from whimbrel.app.tools.symbols import SymbolsArguments, SymbolsTool
 from whimbrel.sandbox.base.errors import ToolError
 from whimbrel.sandbox.base.git import Git
 from whimbrel.sandbox.base.secrets import redact
@@ -71,6 +73,27 @@ async def test_every_tool_keeps_to_the_path_rules(make_context: Any) -> None:
     assert (await ReadTool().run(context, ReadArguments(path="private.txt"))).data["lines"] == ["KEY=mine"]
 
 
+async def test_git_and_symbols_leave_out_what_may_not_be_read(make_context: Any) -> None:
+    context = await make_context({**FILES, "notes/two.py": "CANARY = 'canary-notes'\n"})
+    root = context.workspace.root
+    rules = [parse_rule("deny", "read(notes/**)")]
+    Permissions.for_sandbox(SandboxDescription(kind="host", isolated=False), rules=rules).bind(context)
+    for name in ("notes/two.py", ".env", ".env.example"):
+        (root / name).write_text("CANARY = 'canary-new'\n")
+    (root / "notes/one.txt").rename(root / "moved.txt")
+    (root / "src/a.py").write_text("KEY = 'b'\n")
+    for action, others in (("diff", "+KEY = 'b'"), ("show", "+KEY = 'a'")):
+        for path in (None, "."):
+            shown = (await GitTool().run(context, GitArguments(action=action, path=path))).text
+            assert "canary-1" not in shown and "canary-notes" not in shown.partition("moved.txt")[0], shown
+            assert others in shown and "b/.env.example" in shown, action
+            assert "not shown: the permission rules keep them unread" in shown, action
+    for action in ("definition", "references"):
+        asked = SymbolsArguments.model_validate({"action": action, "name": "CANARY"})
+        found = await SymbolsTool().run(context, asked)
+        assert "canary-" not in found.text and "not searched: the permission rules" in found.text, action
+
+
 async def test_git_can_be_told_to_leave_out_what_may_not_be_read(make_context: Any) -> None:
     context = await make_context(FILES)
     policy = context.paths.with_rules(parse_rule("deny", "read(notes/**)").path_rules())
@@ -98,6 +121,7 @@ async def test_commands_in_the_sandbox_find_denied_files_empty(make_context: Any
         isolated=True,
     )
     assert sorted(guard.policy.masked) == [".env", "local/.env", "sub/.Env"]
+    assert sorted(guard.policy.differing) == [".env", "sub/.Env"], "a plain `git diff` would show them"
     before = await context.workspace.snapshot()
     sandbox = make_sandbox(
         Choice("bwrap"),
