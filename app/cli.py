@@ -126,6 +126,13 @@ def _folder_is_there() -> bool:
     return True
 
 
+def _shown(text: str) -> str:
+    """Names of files and values of options may hold anything: what drives a terminal is shown escaped."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode() for one in text
+    )
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of the console script; turns every known error into one line and its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -165,11 +172,11 @@ def main(arguments: list[str] | None = None) -> Any:
             )
             sys.exit(2)
         if isinstance(error, WhimbrelError):
-            click.echo(f"whimbrel: {error.one_line()}", err=True)
+            click.echo(f"whimbrel: {_shown(error.one_line())}", err=True)
             sys.exit(error.exit_code)
         # Last resort, on purpose broad: a person gets one line, `--debug` gets the traceback.
         click.echo(
-            f"whimbrel: internal error: {type(error).__name__}: {error} "
+            f"whimbrel: internal error: {type(error).__name__}: {_shown(str(error))} "
             "(run again as `whimbrel --debug ...` for the traceback)",
             err=True,
         )

@@ -17,6 +17,8 @@ _repo = click.option(
 def apply(repo: Path, result: Path | None) -> None:
     """Applies the last verified patch (or the one of the result folder RESULT) to your files.
 
+    Also what a turn of `whimbrel run` changed, which nothing has verified.
+
     Refuses when the tree is not the one the patch was verified on. Your index is not touched.
     """
     import asyncio

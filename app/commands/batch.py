@@ -45,6 +45,7 @@ def command(
     Exit codes: 0 all fixed; 4 some not; 2 usage; 10 configuration; 130 interrupted.
     """
     _check(options)
+    _check_statuses(again)
     from ..batch.main import BatchOptions, run_batch
 
     sys.exit(run_batch(BatchOptions(issues, output.absolute(), jobs, ray, again, as_json, options)))
@@ -59,3 +60,17 @@ def _check(options: tuple[str, ...]) -> None:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise click.UsageError(f"--{name.split('_')[-1]} is given by the batch or by a line of its file")
+
+
+def _check_statuses(again: tuple[str, ...]) -> None:
+    """A status that no result can have would quietly do nothing. Raises click.UsageError."""
+    from ...sandbox.base import errors
+
+    known = {"fixed", "ambiguous", "not_reproduced"} | {
+        each.status
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, errors.WhimbrelError)
+    }
+    wrong = sorted(set(again) - known)
+    if wrong:
+        raise click.UsageError(f"{wrong[0]!r} is no status; there are {', '.join(sorted(known))}")

@@ -98,21 +98,23 @@ async def make_agent(
     session: SessionWriter,
     deadline: float,
     watch: Watch,
-    tools: Sequence[Tool] | None = None,
+    wrap: Callable[[Tool], Tool] = lambda tool: tool,
     tasks: Mapping[Task, TaskModel] | None = None,
 ) -> Agent:
-    """The agent; ``tools``: instead of the default set (those of ``added`` come on top in any case).
+    """The agent; ``wrap`` sees each default tool, and those of ``added`` come after them.
 
     Raises:
         ModelError: the endpoint was asked what it can do and cannot be used.
     """
-    offered = [*(default_tools(web=options.web) if tools is None else tools), *added.tools]
-    watch.telemetry.offered(tool.name for tool in offered)
-    takes_tiers = model.capabilities.effort is not False
     tasks = tasks or {}
     models = [model, *(task.model for task in tasks.values() if task.model is not None)]
     for each in models:
         await get_ready(each)
+    settings = context_settings(options.settings, models)
+    window = settings.window or model.context_window
+    offered = [*(wrap(tool) for tool in default_tools(web=options.web, window=window)), *added.tools]
+    watch.telemetry.offered(tool.name for tool in offered)
+    takes_tiers = model.capabilities.effort is not False
 
     def on_event(event: AgentEvent) -> None:
         watch.telemetry.agent_event(event)
@@ -134,7 +136,7 @@ async def make_agent(
             grants=Grants(stage.repository),
         ),
         on_event=on_event,
-        window=context_settings(options.settings, models),
+        window=settings,
         tasks=tasks,
     )
 

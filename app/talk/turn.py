@@ -27,7 +27,6 @@ from ..fix.work import stage_fact
 from ..sessions.files import Checkpoints, Restored, put_back
 from ..telemetry import RunTelemetry, open_telemetry
 from ..tools.base import PermissionClass, Tool, ToolArguments, ToolContext, ToolResult
-from ..tools.registry import default_tools
 from .options import TalkOptions, read_prompt
 from .prompts import first_turn, next_turn
 from .recording import Chosen, TalkRecording, begin, choose
@@ -150,10 +149,6 @@ class Turn:
             context = tool_context(
                 self.options, stage, self.ledger, session, self._deadline, issue_text=prompt
             )
-            tools = [
-                _Tolerant(tool) if tool.name == "run_tests" else tool
-                for tool in default_tools(web=self.options.web)
-            ]
             root = stage.workspace.root
             async with (
                 task_models(self.options.settings, model) as tasks,
@@ -161,7 +156,7 @@ class Turn:
             ):
                 agent = await make_agent(
                     model, self.options, stage, context, added, session=session,
-                    deadline=self._deadline, tools=tools, tasks=tasks,
+                    deadline=self._deadline, wrap=_tolerant, tasks=tasks,
                     watch=Watch(
                         self._listener, self._tell, self.attempts, self._telemetry, self._on_event
                     ),
@@ -286,6 +281,10 @@ class Turn:
             yield
         finally:
             self.result.timings_s[name] = round(time.monotonic() - begun, 3)
+
+
+def _tolerant(tool: Tool) -> Tool:
+    return _Tolerant(tool) if tool.name == "run_tests" else tool
 
 
 class _Tolerant:

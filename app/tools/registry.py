@@ -23,13 +23,18 @@ from .view_image import ViewImageTool
 from .web_fetch import WebFetchTool
 from .write import WriteTool
 
+SMALL_WINDOW = 12_000
+"""Tokens. The descriptions of all tools take about half of this."""
+_CORE = 7
 
-def default_tools(*, interactive: bool = False, web: bool = False) -> list[Tool]:
+
+def default_tools(*, interactive: bool = False, web: bool = False, window: int | None = None) -> list[Tool]:
     """Fresh instances; append new tools at the end, never reorder.
 
     Args:
         interactive: a person can be asked (``ToolContext.ask`` is set).
         web: the person allowed the public web for this run.
+        window: tokens of the model's context; in a small one only the first seven tools are offered.
     """
     tools: list[Tool] = [
         RunTestsTool(),
@@ -50,6 +55,8 @@ def default_tools(*, interactive: bool = False, web: bool = False) -> list[Tool]
         ViewImageTool(),
         SubAgentTool(),
     ]
+    if window is not None and window < SMALL_WINDOW:
+        tools = tools[:_CORE]
     if interactive:
         tools.append(AskTool())
     if web:

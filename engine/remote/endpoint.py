@@ -38,8 +38,11 @@ class Endpoint:
 
     @property
     def provider(self) -> str:
-        """Names this model in opaque and reasoning parts, so that they go back to it and to no other."""
-        return f"{self.prefix}:{self.model}@{urlsplit(self.base_url).netloc}"
+        """Names this model in opaque and reasoning parts, so that they go back to it and to no other.
+
+        Without its address: a server that was started again elsewhere serves the same model.
+        """
+        return f"{self.prefix}:{self.model}"
 
     @property
     def is_openai(self) -> bool:

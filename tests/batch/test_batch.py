@@ -202,3 +202,8 @@ def test_without_a_cluster_there_is_one_line(batch: Batch):
     ran = batch([{"id": "a", "repo": "x"}], "--ray", "127.0.0.1:9")
     assert ran.returncode == 10
     assert "no Ray cluster answers at 127.0.0.1:9" in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_a_status_that_no_result_has_is_a_usage_error(batch: Batch):
+    ran = batch([{"id": "a", "repo": "x"}], "--again", "nosuch")
+    assert ran.returncode == 2 and "'nosuch' is no status" in ran.stderr

@@ -284,14 +284,14 @@ async def test_a_server_that_refuses_again_ends_the_run_with_its_error(
     assert len(work) == 7 and len(json.dumps(work[6].messages)) < len(json.dumps(work[5].messages)) / 2
 
 
-async def test_a_window_of_4096_tokens_with_all_tools_still_ends_right(
+async def test_a_window_of_4096_tokens_with_the_tools_for_it_still_ends_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHIMBREL_CONTEXT_WINDOW", "4096")
     files = {f"file{number}": "some line of text\n" * 400 for number in range(12)}
     async with scene(tmp_path, files) as small:
         server = Windowed(4096, rounds(12))
-        outcome = await small.play(server, default_tools(), issue=GOAL)
+        outcome = await small.play(server, default_tools(window=4096), issue=GOAL)
         assert outcome.status == "answered" and outcome.steps == 13 and not server.refused
         assert all(GOAL in request.messages[1]["content"] for request in server.work_requests)
 

@@ -31,7 +31,9 @@ class Conversation:
         *,
         validators: Sequence[Callable[[Request], str | None]] = (),
         environ: dict[str, str] | None = None,
+        name: str = "scripted",
     ) -> None:
+        self._name = name
         self.server = MockServer(script, validators=validators)
         self._prefix = prefix
         self._environ = environ or {}
@@ -39,7 +41,7 @@ class Conversation:
 
     async def __aenter__(self) -> Conversation:
         self.server.__enter__()
-        model = load_model(self.server.model(prefix=self._prefix), environ=self._environ)
+        model = load_model(self.server.model(self._name, prefix=self._prefix), environ=self._environ)
         assert isinstance(model, RemoteModel)
         self.model = model
         return self

@@ -145,7 +145,7 @@ async def test_reasoning_details_come_back_unchanged_and_only_to_their_model() -
         assert talk.bodies[1]["messages"][1] == {
             "role": "assistant", "content": "a", "reasoning": "hm", "reasoning_details": details
         }  # fmt: skip
-    async with Conversation([completion(text="b")], "openrouter") as other:
+    async with Conversation([completion(text="b")], "openrouter", name="another") as other:
         await other.step([user("x"), Message(role="assistant", parts=parts), user("y")])
         assert other.bodies[0]["messages"][1] == {"role": "assistant", "content": "a"}
 

@@ -47,7 +47,7 @@ async def test_thinking_in_tags_goes_back_inside_the_text_and_to_its_own_model_o
         talk.model.thinking = False
         await talk.step(history)
         assert talk.bodies[2]["messages"][1] == {"role": "assistant", "content": "5"}
-    async with Conversation([spoken("x")]) as other:
+    async with Conversation([spoken("x")], name="another") as other:
         await other.step(history)
         assert other.bodies[0]["messages"][1] == {"role": "assistant", "content": "5"}
 
