@@ -211,8 +211,8 @@ def show_event(event: AgentEvent, watch: Watch, takes_tiers: bool) -> None:
         tell("progress", event.text)
     elif isinstance(event, ToolStarted):
         tell("progress", event.name)
-    elif isinstance(event, StepStarted):
-        tell("progress", f"step {event.step}" + (f" ({event.effort}: {event.reason})" if takes_tiers else ""))
+    elif isinstance(event, StepStarted) and takes_tiers:
+        tell("progress", f"step {event.step} ({event.effort}: {event.reason})")
     elif isinstance(event, ModelNotice):
         tell("info", event.text)
     elif isinstance(event, Notice):
