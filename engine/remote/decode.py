@@ -101,6 +101,10 @@ class StepDecoder:
         for fragment in fragments if isinstance(fragments, list) else []:
             if isinstance(fragment, dict):
                 yield from self._calls.feed(fragment)
+        legacy = delta.get("function_call")
+        if isinstance(legacy, dict):
+            # The form before tool calls, of which a few servers speak the answers only.
+            yield from self._calls.feed({"function": legacy})
 
     def _detail(self, pieces: list[Any]) -> None:
         """Keeps provider details as they come; only an entry that is streamed in pieces is put together."""

@@ -92,7 +92,12 @@ _OVERFLOW = re.compile(
     r"|reduce the length of the (?:messages|prompt|input)|string too long.*tokens"
     r"|input tokens? (?:count .{0,40})?exceeds?|n_ctx|model token limit|request exceeds? .{0,20}token limit"
     r"|inputs?`? (?:tokens? \+|must have less than \d+ tokens)|longer than the model|too large for model with"
-    r"|exceed(?:s|ed)? (?:the )?(?:maximum|max) (?:input|prompt) (?:length|tokens)",
+    r"|exceed(?:s|ed)? (?:the )?(?:maximum|max) (?:input|prompt) (?:length|tokens)"
+    r"|(?:input|prompt|sequence|token|message)s? (?:length|count)\b.{0,60}"
+    r"\b(?:exceeds?|greater than|larger than|over)\b"
+    r"|上下文(?:长度|窗口)|超(?:过|出).{0,12}(?:长度|上下文|tokens?)|コンテキスト長"
+    r"|longitud (?:máxima )?de contexto"
+    r"|longueur (?:maximale )?du contexte|Kontext(?:länge|fenster)|длин[аыу] контекста",
     re.IGNORECASE,
 )
 _QUOTA = re.compile(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _FIELDS = (b"event:", b"id:", b"retry:", b":")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_PLAIN_BYTES = 16 << 20
 MAX_ANSWER_BYTES = 64 << 20
 """Of one answer as it comes over the wire; no useful answer is near it."""
@@ -76,6 +77,8 @@ class StreamParser:
         return (self._pending or b"".join(self._plain).decode("utf-8", "replace")).strip()[:4000]
 
     def _line(self, line: bytes) -> Iterator[dict[str, Any]]:
+        if self._objects == 0:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
         if self.done or not line.strip():
             return
         if line.startswith(b"data:"):

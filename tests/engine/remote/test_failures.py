@@ -60,6 +60,10 @@ OVERFLOWS = [
     (400, {"message": "The input (9000 tokens) is longer than the model's context length (4096 tokens)."}),
     (400, {"message": "Prompt contains 9000 tokens, too large for model with 8192 maximum"}),
     (400, {"error": {"message": "prompt is too long: 210000 tokens > 200000 maximum"}}),
+    (400, {"error": {"message": "输入长度超过模型最大上下文长度 8192 tokens"}}),
+    (500, {"error": {"message": "Input length (9001) exceeds the maximum allowed length (8192)"}}),
+    (400, {"message": "La longitud máxima de contexto es de 4096 tokens"}),
+    (400, {"error": "Sequence length of 5000 tokens is larger than 4096"}),
 ]
 
 
@@ -75,6 +79,8 @@ def test_every_way_of_saying_that_the_context_is_full_is_recognised(status: int,
         (401, "Incorrect API key provided", Failure.AUTH),
         (403, "forbidden", Failure.AUTH),
         (400, "messages[1].content must be a string", Failure.BAD_REQUEST),
+        (400, "tool name exceeds 64 characters", Failure.BAD_REQUEST),
+        (400, "stop sequences: at most 4, and no length over 20", Failure.BAD_REQUEST),
         (404, "The model `x` does not exist", Failure.BAD_REQUEST),
         (429, "Rate limit reached for requests", Failure.RATE_LIMIT),
         (429, "You exceeded your current quota, please check your plan and billing details", Failure.QUOTA),

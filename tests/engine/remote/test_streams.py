@@ -360,3 +360,20 @@ async def test_a_cut_after_the_finish_reason_loses_nothing() -> None:
 
 async def test_truncation_is_passed_on_as_length() -> None:
     assert finish(await play(completion(calls=[("a", "edit", '{"path": "x')], finish="length"))) == "length"
+
+
+async def test_calls_in_the_form_before_tool_calls_are_calls() -> None:
+    events = await play(
+        stream(
+            chunk({"function_call": {"name": "read", "arguments": '{"path": '}}),
+            chunk({"function_call": {"arguments": '"a.py"}'}}, finish="function_call"),
+        )
+    )
+    (end,) = [event for event in events if event.kind == "tool_call_end"]
+    assert (end.name, end.arguments) == ("read", '{"path": "a.py"}')
+
+
+async def test_a_byte_order_mark_before_the_stream_is_no_text() -> None:
+    pieces = [b"\xef\xbb", b"\xbf", chunk({"content": "hi"}), chunk(finish="stop"), DONE]
+    events = await play(Reply(pieces=pieces))
+    assert [event.text for event in events if event.kind == "text_delta"] == ["hi"]
