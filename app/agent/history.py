@@ -244,8 +244,11 @@ def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
     characters in strings, an object inside a string) is written anew.
     """
     name = part.name or UNNAMED
+    halved = False
     if not part.arguments.isascii():
-        part = part.model_copy(update={"arguments": _without_halves(part.arguments)})
+        whole_text = _without_halves(part.arguments)
+        halved = whole_text.count("\ufffd") > part.arguments.count("\ufffd")
+        part = part.model_copy(update={"arguments": whole_text})
     try:
         value = json.loads(part.arguments, strict=False)
         if isinstance(value, str):
@@ -256,13 +259,26 @@ def check_call(part: ToolCallPart, *, truncated: bool) -> Call:
             return _broken(part, name, truncated, str(error))
         value, fault = _without_halves(near[0]), near[1]
         arguments = json.dumps(value)
+        if halved or value != near[0]:
+            return _halved(part, name, arguments)
         remark = f"[The arguments were not valid JSON ({fault}); they were read as {_shown(arguments)}]"
         return Call(part.model_copy(update={"name": name, "arguments": arguments}), value, remark=remark)
     if not isinstance(value, dict):
         return _broken(part, name, truncated, f"an object is needed, not {type(value).__name__}")
     whole = _without_halves(value) if "\\ud" in part.arguments.lower() else value
     arguments = _valid(part.arguments, value) if whole == value else json.dumps(whole)
+    if halved or whole != value:
+        return _halved(part, name, arguments)
     return Call(part.model_copy(update={"name": name, "arguments": arguments}), whole)
+
+
+def _halved(part: ToolCallPart, name: str, arguments: str) -> Call:
+    """Half a character has no meaning: what would be written in its place is not what was meant."""
+    problem = (
+        "nothing was run: the arguments hold half of a character (a surrogate without its partner)."
+        " Write the character whole"
+    )
+    return Call(part.model_copy(update={"name": name, "arguments": arguments}), None, problem)
 
 
 def clean_text(text: str) -> str:

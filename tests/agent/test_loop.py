@@ -93,7 +93,7 @@ async def test_a_scripted_remote_model_repairs_a_repository_in_a_real_sandbox(
             *("system", "user", "assistant", "tool", "assistant", "tool", "tool"),
             *("assistant", "tool", "tool", "assistant"),
         ]
-        thinker = f"vllm:scripted@{shop.server.url.split('/')[2]}"
+        thinker = "vllm:scripted"
         assert stored[2].parts == (
             ReasoningPart(text="Run the tests first.", field="reasoning", source=thinker),
             TextPart(text="I look at the failure."),
