@@ -43,6 +43,8 @@ class StepDecoder:
         self._tags = tags.TagSplitter()
         self._content = False
         self._refused = False
+        self._modern = False
+        """Whether calls come as ``tool_calls``."""
 
     @property
     def has_content(self) -> bool:
@@ -101,9 +103,10 @@ class StepDecoder:
         for fragment in fragments if isinstance(fragments, list) else []:
             if isinstance(fragment, dict):
                 yield from self._calls.feed(fragment)
+        self._modern = self._modern or bool(fragments)
         legacy = delta.get("function_call")
-        if isinstance(legacy, dict):
-            # The form before tool calls, of which a few servers speak the answers only.
+        if isinstance(legacy, dict) and not self._modern:
+            # The form before tool calls. Some servers send every call in both forms.
             yield from self._calls.feed({"function": legacy})
 
     def _detail(self, pieces: list[Any]) -> None:

@@ -373,6 +373,16 @@ async def test_calls_in_the_form_before_tool_calls_are_calls() -> None:
     assert (end.name, end.arguments) == ("read", '{"path": "a.py"}')
 
 
+async def test_a_call_that_is_sent_in_both_forms_is_one_call() -> None:
+    def both(piece: str, name: str | None = None) -> dict[str, Any]:
+        function = {"name": name, "arguments": piece}
+        return {"tool_calls": [{"index": 0, "id": "c", "function": function}], "function_call": function}
+
+    events = await play(stream(chunk(both('{"path": ', "read")), chunk(both('"a.py"}'), finish="tool_calls")))
+    (end,) = [event for event in events if event.kind == "tool_call_end"]
+    assert (end.name, end.arguments) == ("read", '{"path": "a.py"}')
+
+
 async def test_a_byte_order_mark_before_the_stream_is_no_text() -> None:
     pieces = [b"\xef\xbb", b"\xbf", chunk({"content": "hi"}), chunk(finish="stop"), DONE]
     events = await play(Reply(pieces=pieces))
