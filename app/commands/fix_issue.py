@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from .age import process_age_s
 from .shared import (
     check_sandbox,
+    common_fields,
     issue_option,
     limit_options,
     model_options,
@@ -116,38 +116,13 @@ def command(ctx: click.Context, **given: Any) -> None:
     except WhimbrelError as error:
         refused = error  # told after the result file is there
     options = FixOptions(
-        repository=given["repo"],
+        **common_fields(given, settings),
         revision=given["commit"] or given["branch"],
         issue=given["issue"],
         log=given["log"],
-        tests=given["tests"],
-        python=given["python"],
-        trust=given["trust"],
-        model=given["model"],
-        effort=given["effort"],
-        context=given["context"],
-        sandbox=given["sandbox"],
-        image=given["image"],
-        network=given["network"],
-        web=given["web"],
-        lint=not given["no_lint"],
-        max_time_s=given["max_time"],
-        spent_s=process_age_s(),
-        max_steps=given["max_steps"],
         max_candidates=given["max_candidates"],
-        seed=given["seed"],
-        output=given["output"],
         reports=given["reports"],
         quiet_stdout=given["as_json"],
-        apply=given["apply_patch"],
-        allow_build=not given["no_build"],
-        mcp=given["mcp"],
-        instructions_from=given["instructions_from"],
-        rules=given["rules"],
-        permission_mode=given["permission_mode"],
-        max_tokens=given["max_tokens"],
-        max_cost_usd=given["max_cost"],
-        settings=settings,
     )
     debug = bool((ctx.obj or {}).get("debug"))
     door = make_door(as_json=given["as_json"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from .age import process_age_s
 from .shared import (
     check_sandbox,
+    common_fields,
     limit_options,
     model_options,
     not_empty,
@@ -95,34 +95,9 @@ def command(ctx: click.Context, prompt: str, **given: Any) -> None:
     except WhimbrelError as error:
         refused = error  # told after the result file is there
     options = FixOptions(
-        repository=given["repo"],
+        **common_fields(given, settings),
         revision=given["commit"],
-        tests=given["tests"],
-        python=given["python"],
-        trust=given["trust"],
-        model=given["model"],
-        effort=given["effort"],
-        context=given["context"],
-        web=given["web"],
-        lint=not given["no_lint"],
-        mcp=given["mcp"],
-        instructions_from=given["instructions_from"],
-        rules=given["rules"],
-        permission_mode=given["permission_mode"],
-        sandbox=given["sandbox"],
-        image=given["image"],
-        network=given["network"],
-        max_time_s=given["max_time"],
-        spent_s=process_age_s(),
-        max_steps=given["max_steps"],
-        max_tokens=given["max_tokens"],
-        max_cost_usd=given["max_cost"],
         max_candidates=settings.limits.candidates,
-        seed=given["seed"],
-        output=given["output"],
-        apply=given["apply_patch"],
-        allow_build=not given["no_build"],
-        settings=settings,
     )
     talk = TalkOptions(
         base=options,

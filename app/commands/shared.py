@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..permissions.modes import MODES
+from .age import process_age_s
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -275,3 +276,22 @@ def repository_top(repo: Path) -> Path:
         raise UsageError(f"{repo} is not a directory")
     here = repo.resolve()
     return next((place for place in (here, *here.parents) if (place / ".git").exists()), here)
+
+
+def common_fields(given: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Fields of ``FixOptions`` that mean the same in every command that runs the agent."""
+    same = (
+        "tests", "python", "trust", "model", "effort", "context", "web", "mcp", "instructions_from", "rules",
+        "permission_mode", "sandbox", "image", "network", "max_steps", "max_tokens", "seed", "output",
+    )  # fmt: skip
+    return {
+        **{name: given[name] for name in same},
+        "repository": given["repo"],
+        "lint": not given["no_lint"],
+        "max_time_s": given["max_time"],
+        "spent_s": process_age_s(),
+        "max_cost_usd": given["max_cost"],
+        "apply": given["apply_patch"],
+        "allow_build": not given["no_build"],
+        "settings": settings,
+    }

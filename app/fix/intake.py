@@ -140,3 +140,15 @@ def _from_github(owner: str, repo: str, number: int) -> Issue:
     parts = [f"# {body.get('title') or ''}", str(body.get("body") or "")]
     parts += [f"--- comment ---\n{comment.get('body') or ''}" for comment in comments]
     return Issue(_decode("\n\n".join(parts).encode("utf-8", "replace"), name), name)
+
+
+def repository_files(root: Path) -> list[str]:
+    """Python files below ``root``, which the paths in a log are matched with. Raises UsageError."""
+    try:
+        return [
+            path.relative_to(root).as_posix()
+            for path in root.rglob("*.py")
+            if ".git" not in path.relative_to(root).parts
+        ]
+    except OSError as error:
+        raise UsageError(f"the working copy cannot be listed: {error.strerror}") from error

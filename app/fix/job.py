@@ -6,22 +6,18 @@ import asyncio
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
 from ...engine.models import load_model
 from ...sandbox.base.errors import (
     BudgetExceeded,
     NotFixed,
     PermissionDenied,
-    UsageError,
     WhimbrelError,
 )
 from ..agent.loop import AgentOutcome
 from ..evidence import EvidenceLedger
 from ..repo.cilog import read_ci_log
 from ..repo.environment import ProjectEnvironment
-from ..repo.testing.report import summary_line
-from ..repo.testing.testrun import TestRun
 from ..sessions.files import record
 from ..telemetry import RunTelemetry, open_telemetry
 from .agents import Watch
@@ -30,11 +26,11 @@ from .check import check_change
 from .events import JobEvent, Listener
 from .extras import check_extras
 from .from_issue import reproduce_from_issue
-from .intake import Issue, read_issue, read_log
+from .intake import Issue, read_issue, read_log, repository_files
 from .options import FixOptions
 from .recording import Recording
 from .reproduce import Reproduction, nothing_fails, reproduce
-from .result import FixResult
+from .result import FixResult, run_summary
 from .rundir import RunDirectory
 from .stage import Stage, set_the_stage
 from .verify import SILENCED, Verification, verify
@@ -316,7 +312,7 @@ class FixJob:
 
     def _before(self, reproduction: Reproduction) -> None:
         result = self.result
-        result.tests_before = _run_summary(reproduction.before)
+        result.tests_before = run_summary(reproduction.before)
         result.target_tests = [*reproduction.targets, *reproduction.target_files]
         result.flaky_tests = list(reproduction.flaky)
         self._tell("info", f"before: {result.tests_before['summary']}")
@@ -330,7 +326,7 @@ class FixJob:
         result.flaky_tests += list(check.flaky)
         run = check.suite_run or check.targets_run
         if run is not None:
-            result.tests_after = _run_summary(run)
+            result.tests_after = run_summary(run)
             result.tests_after["ledger_rows"] = [
                 row.number
                 for each in (check.targets_run, check.suite_run)
@@ -355,7 +351,7 @@ class FixJob:
         """The tests a CI log says failed."""
         if not log:
             return ()
-        seen = read_ci_log(log, _repository_files(stage))
+        seen = read_ci_log(log, repository_files(stage.workspace.root))
         found = (*seen.ids(), *seen.broken_files)
         if not found:
             self._tell("warning", "the log names no failing test; every failing test is a target")
@@ -384,31 +380,6 @@ class FixJob:
             self.result.timings_s[name] = round(time.monotonic() - begin, 3)
 
 
-def _run_summary(run: TestRun) -> dict[str, Any]:
-    counts = run.report.counts()
-    return {
-        "command": run.equivalent or " ".join(run.row.argv),
-        "exit_code": run.result.exit_code,
-        "counts": counts,
-        "summary": summary_line(counts),
-        "failing": [case.id for case in run.report.failing()][:200],
-        "ledger_rows": [row.number for row in (run.rows or (run.row,))],
-        "duration_s": round(run.result.duration_s, 3),
-    }
-
-
 def _language(environment: ProjectEnvironment) -> str:
     version = ".".join(map(str, environment.version))
     return f"Python {version} from {environment.origin}" if environment.python else environment.origin
-
-
-def _repository_files(stage: Stage) -> list[str]:
-    root = stage.workspace.root
-    try:
-        return [
-            path.relative_to(root).as_posix()
-            for path in root.rglob("*.py")
-            if ".git" not in path.relative_to(root).parts
-        ]
-    except OSError as error:
-        raise UsageError(f"the working copy cannot be listed: {error.strerror}") from error

@@ -7,6 +7,8 @@ from typing import Any
 
 from ...sandbox.base.errors import WhimbrelError
 from ...sandbox.base.tokens import mask_json
+from ..repo.testing.report import summary_line
+from ..repo.testing.testrun import TestRun
 from ..version import __version__
 
 SCHEMA_VERSION = 1
@@ -86,3 +88,17 @@ class FixResult:
             **mask_json(values),
             "patch": self.patch,
         }
+
+
+def run_summary(run: TestRun) -> dict[str, Any]:
+    """A run of tests as ``tests_before`` and ``tests_after`` give it."""
+    counts = run.report.counts()
+    return {
+        "command": run.equivalent or " ".join(run.row.argv),
+        "exit_code": run.result.exit_code,
+        "counts": counts,
+        "summary": summary_line(counts),
+        "failing": [case.id for case in run.report.failing()][:200],
+        "ledger_rows": [row.number for row in (run.rows or (run.row,))],
+        "duration_s": round(run.result.duration_s, 3),
+    }
