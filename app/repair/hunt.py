@@ -1,5 +1,5 @@
-"""The order of a search: likely single edits, pairs that have a half, built expressions, the other edits,
-other pairs. Between the likely ones, halves that were found are put together."""
+"""The order of a search: likely single edits, pairs that have a half, built expressions, lines of the
+language model, the other edits, other pairs. Between the likely ones, halves that were found are joined."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .family import Harm
 from .gathering import gather
 from .halves import Halves
 from .knowledge import Knowledge
+from .language.proposals import propose_lines
 from .limits import TIME, Clock, Limits
 from .localisation.testview import TestFiles
 from .localise import Localisation
@@ -39,6 +40,8 @@ _SYNTHESIS_SHARE = 0.2
 """Of the time that is left when it begins: the last resort, for where an experiment takes long."""
 _LATER_SHARE = 0.25
 """Of the candidate limit, kept for what is built and for pairs."""
+_LINES_SHARE = 0.2
+"""Of the time that is left, for the language model's own lines."""
 _CHUNK = 100
 """Candidates between two looks at the halves found so far."""
 _TWINS_AT_A_TIME = 10
@@ -148,6 +151,9 @@ async def hunt(
     await _build(context, ground, search, validator, state, limits, clock)
     if _done(state):
         return
+    await _ask_the_model(context, ground, search, state, limits, clock)
+    if _done(state):
+        return
     await search.run(left, singles, clock)
     if _done(state):
         return
@@ -216,6 +222,18 @@ def _function_of(
 def _done(state: SearchState) -> bool:
     # The limit of single edits ends only those.
     return bool(state.plausible) or state.limit == TIME
+
+
+async def _ask_the_model(
+    context: ToolContext, ground: Ground, search: Search, state: SearchState, limits: Limits, clock: Clock
+) -> None:
+    """Lines that the local language model would write at the most suspicious places."""
+    local = ground.localisation
+    seconds = _LINES_SHARE * (clock.search_until - time.monotonic())
+    proposed = await propose_lines(local.lines, local.sources, context.seed, max(0.0, seconds))
+    state.generated += len(proposed.candidates)
+    state.hurried = state.hurried or proposed.out_of_time
+    await search.run(proposed.candidates, limits, clock)
 
 
 async def _build(

@@ -14,9 +14,11 @@ from .baseline import Baseline
 from .candidates import Candidate
 from .families import all_families
 from .family import Family, Harm
+from .language.proposals import FAMILY as PROPOSED
+from .language.proposals import TRUST
 
-_BUILT = {"synthesis": 0.5}
-"""What belongs to no family: expressions built to pass."""
+_BUILT = {"synthesis": 0.5, PROPOSED: TRUST}
+"""What belongs to no family: expressions built to pass, and lines of the language model."""
 _HIDES = 0.9
 """Share for edits that add a case or catch an error: they may hide the fault instead of removing it."""
 _DOUBT_LEFT = 0.85

@@ -7,6 +7,8 @@ It says ``{"ready": {...}}`` or ``{"failed": reason}``, then answers requests, o
     {"text": str, "changes": [[start, end, text, after], ...]}
     -> {"sums": [[new sum, new tokens, after sum, after tokens, the same four of the original], ...]}
 
+    {"text": str, "lines": how many, "seed": int} -> {"lines": [[line, mean logarithm], ...]}
+
 ``after`` is where, in the text, the judged context after the change ends. A change that cannot be
 scored has null for its list.
 """
@@ -22,7 +24,7 @@ from typing import Any
 
 from ....engine.gguf.files import UnusableModel
 from ....engine.gguf.library import NativeFailure
-from .native import BATCH, MOST_TOKENS, LanguageModel, Tokens
+from .native import BATCH, MOST_TOKENS, SEQUENCES, LanguageModel, Tokens
 from .weights import prepared
 
 _Ending = tuple[int, Sequence[int]]
@@ -48,11 +50,28 @@ def main(arguments: Sequence[str]) -> int:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            say({"sums": score(model, request["text"], request["changes"])})
+            if "lines" in request:
+                say({"lines": sample(model, request["text"], request["lines"], request["seed"])})
+            else:
+                say({"sums": score(model, request["text"], request["changes"])})
         except NativeFailure as error:
             say({"failed": " ".join(str(error).split())})
             return 1
     return 0
+
+
+def sample(model: LanguageModel, text: str, count: int, seed: int) -> list[tuple[str, float]]:
+    """Lines that may come after the text, likeliest first; what is no UTF-8 is left out."""
+    tokens = model.tokenise(text).ids
+    if not 0 < len(tokens) <= MOST_TOKENS:
+        return []
+    found: list[tuple[str, float]] = []
+    for line, mean in model.lines(tokens, min(count, SEQUENCES), seed):
+        try:
+            found.append((line.decode(), mean))
+        except UnicodeDecodeError:
+            continue  # half a character is no line of a program
+    return sorted(found, key=lambda each: (-each[1], each[0]))
 
 
 def score(model: LanguageModel, text: str, changes: Sequence[Sequence[Any]]) -> list[list[float] | None]:

@@ -117,16 +117,24 @@ class Judge:
         changes = [
             [each.start, each.end, each.text, judged_until(piece.text, each)] for each in piece.changes
         ]
-        request = json.dumps({"text": piece.text, "changes": changes}) + "\n"
+        answer = await self._answer({"text": piece.text, "changes": changes})
+        return None if answer is None else answer["sums"]
+
+    async def lines(self, text: str, count: int, seed: int) -> list[tuple[str, float]] | None:
+        """Lines the model would write after a text, likeliest first, with their mean log-probability
+        per token; the same every time. None when there is no model (any more)."""
+        answer = await self._answer({"text": text, "lines": count, "seed": seed})
+        return None if answer is None else [(line, mean) for line, mean in answer["lines"]]
+
+    async def _answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         if self._channel is None:
             return None
         try:
-            await self._channel.send(request.encode())
+            await self._channel.send((json.dumps(request) + "\n").encode())
         except ToolError as error:
             await self._give_up(error.one_line())
             return None
-        answer = await self.hear()
-        return None if answer is None else answer["sums"]
+        return await self.hear()
 
     async def hear(self) -> dict[str, Any] | None:
         """The process's next answer; None when there is none, and then the note says why."""

@@ -1,4 +1,4 @@
-"""llama.cpp through its C interface: log-probabilities of many endings of one text.
+"""llama.cpp through its C interface: how likely many endings of one text are, and what may follow it.
 
 Only the scoring process (``child.py``) uses this. The text is decoded once; what is known of it
 (its keys and values) is shared by up to 32 sequences, and of each ending only the tokens after
@@ -27,6 +27,10 @@ MOST_TOKENS = 3072
 THREADS = 1
 """More would wait for each other in busy loops, which on a loaded machine takes many times as long."""
 
+_LINE_TOKENS = 40
+"""Of a sampled line; longer ones are dropped."""
+_TEMPERATURE, _OUT_OF = 0.8, 40
+"""How lines are sampled: from so many of the likeliest tokens."""
 _TEXT = 0
 """The sequence that holds the text; endings have the numbers after it."""
 
@@ -72,6 +76,7 @@ class LanguageModel:
         self._memory = api.llama_get_memory(self._context)
         self._batch = api.llama_batch_init(BATCH, 0, 1)
         self._pieces: dict[int, int] = {}
+        self._ends: Any = None
         self._numpy: Any = importlib.import_module("numpy")
 
     def tokenise(self, text: str) -> Tokens:
@@ -129,6 +134,88 @@ class LanguageModel:
             places = {number: endings[number][0] for number, _, _ in group}
             self._decode_group(group, places, results)
         return results
+
+    def lines(self, text: Sequence[int], count: int, seed: int) -> list[tuple[bytes, float]]:
+        """Samples single lines that may follow a text.
+
+        Args:
+            text: tokens, at least one; they end where a line does, before its newline (which is one token
+                with the indentation of the next line).
+            count: lines drawn side by side, at most ``SEQUENCES``; equal ones come once.
+            seed: the same text, count and seed give the same lines.
+
+        Returns:
+            A line without its end, and the mean natural logarithm of its tokens' probabilities.
+
+        Raises:
+            NativeFailure: the text is too long, or llama.cpp gave an error.
+        """
+        numpy, end = self._numpy, len(text)
+        if end > MOST_TOKENS:
+            raise NativeFailure(f"a text of {end} tokens is longer than {MOST_TOKENS}")
+        self._api.llama_memory_clear(self._memory, False)
+        rows: Any = ()
+        for first in range(0, end, BATCH):
+            part = text[first : first + BATCH]
+            self._begin()
+            for number, token in enumerate(part):
+                self._add(token, first + number, _TEXT, first + number == end - 1)
+            rows = self._decode(int(first + len(part) == end))
+        for sequence in range(1, count + 1):
+            self._api.llama_memory_seq_cp(self._memory, _TEXT, sequence, 0, end)
+        draw = numpy.random.Generator(numpy.random.PCG64(seed))
+        rows = [rows[0].copy()] * count
+        alive, found = list(range(1, count + 1)), dict[bytes, float]()
+        written = {each: (b"", 0.0, 0) for each in alive}
+        for step in range(_LINE_TOKENS):
+            self._begin()
+            going: list[int] = []
+            for row, sequence in zip(rows, alive, strict=True):
+                token, logarithm = self._draw(row, draw, self._line_ends() if step == 0 else None)
+                piece = self._piece(token)
+                line, total, tokens = written[sequence]
+                line += piece
+                if step:
+                    total, tokens = total + logarithm, tokens + 1
+                written[sequence] = line, total, tokens
+                start = line.lstrip(b"\n")
+                if b"\n" in start:
+                    found.setdefault(start[: start.index(b"\n")], total / tokens)
+                elif piece:
+                    going.append(sequence)
+                    self._add(token, end + step, sequence, True)
+            if not going:
+                break
+            alive, rows = going, self._decode(len(going))
+        return list(found.items())
+
+    def _line_ends(self) -> Any:
+        """Ids of the tokens that end a line and begin the next one with nothing but its indentation."""
+        if self._ends is None:
+            pieces = enumerate(map(self._piece, range(self._size)))
+            ends = [token for token, piece in pieces if piece[:1] == b"\n" and not piece.strip()]
+            self._ends = self._numpy.array(ends)
+        return self._ends
+
+    def _draw(self, row: Any, draw: Any, among: Any = None) -> tuple[int, float]:
+        """A token out of the likeliest ones (of some), and the logarithm of its probability among all."""
+        numpy = self._numpy
+        if among is not None:
+            others = numpy.full_like(row, -numpy.inf)
+            others[among] = row[among]
+            row = others
+        best = numpy.argpartition(row, -_OUT_OF)[-_OUT_OF:]
+        best = best[numpy.lexsort((best, -row[best]))]
+        weights = numpy.exp((row[best] - row[best[0]]).astype("float64") / _TEMPERATURE)
+        place = int(numpy.searchsorted(numpy.cumsum(weights), draw.random() * weights.sum(), side="right"))
+        token = int(best[min(place, _OUT_OF - 1)])
+        return token, self._logarithms(row, [token])[0]
+
+    def _piece(self, token: int) -> bytes:
+        """The text of a token; empty for one that ends a text."""
+        buffer = ctypes.create_string_buffer(256)
+        length = int(self._api.llama_token_to_piece(self._vocabulary, token, buffer, 256, 0, False))
+        return buffer.raw[: max(0, length)]
 
     def _decode_text(
         self, text: Sequence[int], wanted: Mapping[int, set[int]]
