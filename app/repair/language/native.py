@@ -166,7 +166,8 @@ class LanguageModel:
         draw = numpy.random.Generator(numpy.random.PCG64(seed))
         rows = [rows[0].copy()] * count
         alive, found = list(range(1, count + 1)), dict[bytes, float]()
-        written = {each: (b"", 0.0, 0) for each in alive}
+        nothing: tuple[bytes, float, int] = (b"", 0.0, 0)
+        written = dict.fromkeys(alive, nothing)
         for step in range(_LINE_TOKENS):
             self._begin()
             going: list[int] = []
