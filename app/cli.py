@@ -45,6 +45,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "mcp": ("mcp", "group", "List and check MCP servers."),
     "permissions": ("permissions", "group", "Remembered answers; how a command is understood and judged."),
     "trust": ("trust", "command", "Agree to what a repository configures, or take that back."),
+    "serve": ("serve", "command", "Serve a model over HTTP (OpenAI and Anthropic form, metrics)."),
     "sandbox": ("sandbox", "group", "Build, list and prune sandbox images."),
 }
 
