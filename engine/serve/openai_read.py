@@ -31,54 +31,18 @@ from .conversation import (
 )
 from .fields import Fields
 
-_HARMLESS = frozenset(
-    [
-        "metadata",
-        "prediction",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "separate_reasoning",
-        "service_tier",
-        "store",
-        "stream_reasoning",
-        "user",
-    ]
-)
+_HARMLESS = frozenset([
+    "metadata", "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
+    "separate_reasoning", "service_tier", "store", "stream_reasoning", "user",
+])  # fmt: skip
 """Fields whose absence changes nothing of the answer; they are read by nobody."""
-_READ = frozenset(
-    [
-        "chat_template_kwargs",
-        "frequency_penalty",
-        "logit_bias",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "min_p",
-        "model",
-        "n",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "reasoning_effort",
-        "repetition_penalty",
-        "response_format",
-        "seed",
-        "stop",
-        "stream",
-        "stream_options",
-        "structured_outputs",
-        "temperature",
-        "thinking",
-        "thinking_budget",
-        "thinking_token_budget",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_logprobs",
-        "top_p",
-    ]
-)
+_READ = frozenset([
+    "chat_template_kwargs", "frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens",
+    "max_tokens", "messages", "min_p", "model", "n", "parallel_tool_calls", "presence_penalty",
+    "reasoning_effort", "repetition_penalty", "response_format", "seed", "stop", "stream",
+    "stream_options", "structured_outputs", "temperature", "thinking", "thinking_budget",
+    "thinking_token_budget", "tool_choice", "tools", "top_k", "top_logprobs", "top_p",
+])  # fmt: skip
 _OLD = {"functions": "tools", "function_call": "tool_choice"}
 _REASONING = ("reasoning_content", "reasoning")
 
