@@ -88,7 +88,8 @@ class Gate:
             record.status = record.status or GONE
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this request only
             problem = problem_of(error)
-            record.error, record.cause = problem.code, _cause(error)
+            record.error = problem.code
+            record.cause = _cause(error) if problem.status == 500 else ""
             if not started:
                 body = problem.body(form_of(scope["path"]), record.id)
                 try:

@@ -105,8 +105,8 @@ async def _serve(backend: Backend, settings: Settings, version: str, listening: 
             await backend.close()
 
 
-async def _until_ended(server: Server, settings: Settings, listening: socket.socket, ending: _Ending) -> int:
-    take_library_logs()
+def web_server(server: Server) -> uvicorn.Server:
+    """The web server around an application: one HTTP/1.1 parser with limits, no signals, no own logs."""
     config = uvicorn.Config(
         server.asgi,
         http="h11",
@@ -121,7 +121,12 @@ async def _until_ended(server: Server, settings: Settings, listening: socket.soc
         timeout_graceful_shutdown=_CLOSING_S,
         backlog=2048,
     )
-    web = _Web(config)
+    return _Web(config)
+
+
+async def _until_ended(server: Server, settings: Settings, listening: socket.socket, ending: _Ending) -> int:
+    take_library_logs()
+    web = web_server(server)
     serving = asyncio.ensure_future(web.serve(sockets=[listening]))
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
