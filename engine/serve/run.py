@@ -79,7 +79,7 @@ def serve(backend: Backend, settings: Settings, *, version: str) -> int:
         raise UsageError(
             f"--host {settings.host} lets others in, but there is no key", hint="give --api-key-file FILE"
         )
-    listening = _listen(settings.host, settings.port)
+    listening = listen(settings.host, settings.port)
     try:
         return asyncio.run(_serve(backend, settings, version, listening))
     finally:
@@ -202,7 +202,12 @@ class _Web(uvicorn.Server):
         yield
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one.
+
+    Raises:
+        ConfigError: no such address, or it is taken.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -212,6 +217,8 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"--host {host} is no address of this machine: {error.strerror}") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Inherited by connections: small pieces of an answer wait for nobody.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listening.bind(address)
         listening.listen(2048)
         listening.setblocking(False)

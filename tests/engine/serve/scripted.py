@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from whimbrel.engine.chat import (
 )
 from whimbrel.engine.serve.app import Limits, Server
 from whimbrel.engine.serve.backend import Figure, GenerationEvent, GenerationRequest
-from whimbrel.engine.serve.run import web_server
+from whimbrel.engine.serve.run import listen, web_server
 
 Script = Callable[[GenerationRequest], AsyncGenerator[GenerationEvent]]
 
@@ -137,7 +136,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     backend = script if isinstance(script, Scripted) else Scripted(script)
     server = Server(backend, version="1.2.3", limits=limits, keys=keys)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
     web = web_server(server)
     serving = asyncio.ensure_future(web.serve(sockets=[listening]))
