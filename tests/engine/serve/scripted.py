@@ -139,14 +139,17 @@ async def running(
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
     web = web_server(server)
-    serving = asyncio.ensure_future(web.serve(sockets=[listening]))
+    # Without the loop of `serve`, which looks at the clock ten times a second and ends when it next does.
+    web.config.load()
+    web.lifespan = web.config.lifespan_class(web.config)
+    await web.startup(sockets=[listening])
     url = f"http://127.0.0.1:{port}"
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False, verify=False) as http:
             yield Running(url, server, backend, http)
     finally:
-        web.should_exit = web.force_exit = True
-        await serving
+        web.force_exit = True
+        await web.shutdown(sockets=[listening])
 
 
 async def until(condition: Callable[[], bool]) -> None:

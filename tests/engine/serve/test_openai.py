@@ -43,9 +43,10 @@ PIXEL = "aGVsbG8="
 @asynccontextmanager
 async def asking(script: Script | Scripted) -> AsyncIterator[tuple[openai.AsyncOpenAI, Running]]:
     async with running(script) as at:
-        client = openai.AsyncOpenAI(base_url=f"{at.url}/v1", api_key="none", max_retries=0, timeout=20)
-        async with client:
-            yield client, at
+        yield (
+            openai.AsyncOpenAI(base_url=f"{at.url}/v1", api_key="none", max_retries=0, http_client=at.http),
+            at,
+        )
 
 
 async def test_a_streamed_answer_is_the_whole_answer_in_pieces() -> None:
