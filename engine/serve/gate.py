@@ -9,14 +9,16 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .answer import GONE, ClientGone, Receive, Send, send_json
 from .failing import Form, Problem, problem_of
 from .logs import say
-from .metrics import Metrics
 from .record import Record
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
 
 OPEN = frozenset(["/health", "/ready"])
 """Asked by load balancers, which have no key."""

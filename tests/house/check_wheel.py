@@ -75,7 +75,8 @@ def main() -> int:
             print(f"wheel: not in it: {lacking}")
             return 1
         # Modules that stand on an extra are imported behind a check that names it.
-        extras = ("app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools")
+        extras = ("app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools",
+                  "engine.serve.app", "engine.serve.metrics", "engine.serve.run")  # fmt: skip
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -1,4 +1,7 @@
-"""A server process whose model is a script"""
+"""A server process whose model is a script: it says one word, then waits for a file to be there.
+
+python serving.py FILE DRAIN_SECONDS
+"""
 
 from __future__ import annotations
 

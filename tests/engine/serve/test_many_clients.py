@@ -92,21 +92,24 @@ async def test_a_full_queue_sends_away_and_those_who_wait_keep_their_turn() -> N
     assert [answer.status_code for answer in answers] == [200] * 3 and order == [0, 1, 2]
 
 
-async def test_a_client_that_leaves_frees_its_place_wherever_it_was() -> None:
-    """One in the queue, one before the first word, one in a stream, one that waits for the whole."""
+async def test_a_client_that_leaves_frees_its_place_and_harms_nobody() -> None:
+    """Two wait in the queue, one reads a stream, one waits for the whole; another one stays."""
     gate = Gate()
-    async with running(gate, limits=Limits(concurrent=2, queue=5)) as at:
+    async with running(gate, limits=Limits(concurrent=3, queue=5)) as at:
+        staying = asyncio.create_task(at.chat())
+        await until(lambda: at.server.admission.running == 1)
         tasks = [asyncio.create_task(at.chat(stream=number == 0)) for number in range(4)]
-        await until(lambda: at.server.admission.running == 2 and at.server.admission.waiting == 2)
+        await until(lambda: at.server.admission.running == 3 and at.server.admission.waiting == 2)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        await until(lambda: at.server.admission.running == at.server.admission.waiting == 0)
-        await until(lambda: at.backend.running == 0)
+        await until(lambda: at.server.admission.running == 1 and at.server.admission.waiting == 0)
+        await until(lambda: at.backend.running == 1)
         # Those that waited never got to the model.
-        assert at.backend.cut == len(at.backend.requests) == 2
+        assert at.backend.cut == 2 and len(at.backend.requests) == 3
         gate.open.set()
-        assert (await at.chat()).status_code == 200
+        answers = [await staying, await at.chat()]
+        assert [each.json()["choices"][0]["message"]["content"] for each in answers] == ["begun done"] * 2
         figures = await at.metrics()
     assert figures["whimbrel_requests_aborted_total"] == 4
 
