@@ -102,7 +102,7 @@ class Sampler:
         if best == np.inf:
             scores = np.where(scores == np.inf, np.float32(0), np.float32(-np.inf))
             best = 0.0
-        with np.errstate(under="ignore"):
+        with np.errstate(under="ignore", over="ignore"):  # beyond the range is as good as no chance
             chances = np.exp((scores - np.float32(best)) / np.float32(s.temperature))
         ids: Array | None = None
         if 0 < s.top_k < self._vocab:

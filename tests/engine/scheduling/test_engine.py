@@ -26,9 +26,10 @@ class Held(HashRunner):
 
     def __init__(self, **more) -> None:
         super().__init__(**more)
-        self.go = threading.Event()
+        self.go, self.reached = threading.Event(), threading.Event()
 
     def forward(self, chunks):
+        self.reached.set()
         assert self.go.wait(30)
         return super().forward(chunks)
 
@@ -60,8 +61,7 @@ async def test_leaving_the_stream_early_cancels_the_request():
 async def test_draining_finishes_what_runs_and_takes_nothing_new():
     engine = Engine(runner := Held(), NONE_KEPT)
     running = asyncio.create_task(answer(engine, ask(10, 1)))
-    while not engine.metrics.requests:
-        await asyncio.sleep(0)
+    assert await asyncio.to_thread(runner.reached.wait, 30)
     drained = asyncio.create_task(engine.drain())
     while True:
         try:
@@ -79,8 +79,7 @@ async def test_draining_finishes_what_runs_and_takes_nothing_new():
 async def test_closing_ends_what_runs_and_gives_everything_back():
     engine = Engine(runner := Held())
     running = asyncio.create_task(answer(engine, ask(10, 1, max_tokens=3000)))
-    while not engine.metrics.requests:
-        await asyncio.sleep(0)
+    assert await asyncio.to_thread(runner.reached.wait, 30)
     runner.go.set()
     await asyncio.to_thread(engine.close)
     with pytest.raises(Closing):

@@ -28,10 +28,12 @@ def vocabulary() -> Vocabulary:
     )
 
 
-def written(vocabulary: Vocabulary, grammar: str, seed: int, *, guide=None, **more) -> tuple[list[int], str]:
+def written(
+    vocabulary: Vocabulary, grammar: str, seed: int, *, guide=None, stop: float = 8.0, **more
+) -> tuple[list[int], str]:
     model = HashRunner(vocab=vocabulary.size)
     # Random logits end a text rarely, so what ends it is made likelier.
-    bias = {STOP: 8.0, ord('"'): 4.0, ord("}"): 5.0, ord("]"): 5.0, CLOSE: 4.0}
+    bias = {STOP: stop, ord('"'): 4.0, ord("}"): 5.0, ord("]"): 5.0, CLOSE: 4.0}
     request = Request(
         [1, 2], Sampling(seed=seed, logit_bias=bias), max_tokens=2000, stop_ids=frozenset({STOP}),
         guide=guide or vocabulary.guide(grammar), **more,
@@ -84,7 +86,7 @@ def test_a_grammar_can_wait_for_the_end_of_thinking(vocabulary: Vocabulary):
     end = (CLOSE, THINK, SEP)
     structure = vocabulary.guide(f"start: {json_rule(SCHEMA)}", after=end)
     guide = Both(ThinkingBudget(9, end), structure)
-    tokens, _ = written(vocabulary, "", 4, guide=guide)
+    tokens, _ = written(vocabulary, "", 4, guide=guide, stop=-100)
     at = next(n for n in range(len(tokens)) if tuple(tokens[n : n + 3]) == end)
     jsonschema.validate(json.loads(b"".join(PIECES[token] for token in tokens[at + 3 : -1])), SCHEMA)
     assert structure.satisfied and at <= 9
