@@ -230,13 +230,16 @@ def read_ranks(path: Path) -> dict[bytes, int]:
             value = int(rank)
         except (ValueError, binascii.Error) as error:
             raise TokenizerError(
-                f"{path}, line {number} is not a token and its rank", hint="the file is damaged or of another kind"
+                f"{path}, line {number} is not a token and its rank",
+                hint="the file is damaged or of another kind",
             ) from error
         if token in ranks or not token:
             raise TokenizerError(f"{path}, line {number}: the token is empty or occurs twice")
         ranks[token] = value
     if sorted(ranks.values()) != list(range(len(ranks))):
-        raise TokenizerError(f"{path}: the ranks are not 0 to {len(ranks) - 1}", hint="the file may be cut short")
+        raise TokenizerError(
+            f"{path}: the ranks are not 0 to {len(ranks) - 1}", hint="the file may be cut short"
+        )
     if any(bytes((byte,)) not in ranks for byte in range(256)):
         raise TokenizerError(f"{path} has no token for some single bytes", hint="the file may be cut short")
     return ranks
