@@ -1,4 +1,4 @@
-"""The router and the grouped product of experts: tokens gathered by expert, each expert's weights read once."""
+"""The router, and the grouped product of experts: tokens gathered by expert, each read once."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ def fingerprint(root: Path = ROOT) -> str:
 def compiler() -> list[str] | None:
     """$CXX, or the first compiler there is."""
     if named := os.environ.get("CXX"):
-        return shlex.split(named)
+        argv = shlex.split(named)
+        return argv if argv and shutil.which(argv[0]) else None
     found = next((path for name in COMPILERS if (path := shutil.which(name))), None)
     return [found] if found else None
 
@@ -72,7 +73,7 @@ def build(target: Path, root: Path = ROOT, jobs: int | None = None) -> str:
     """
     cxx = compiler()
     if cxx is None:
-        raise BuildError(f"no C++ compiler: none of {', '.join(COMPILERS)} is installed")
+        raise BuildError(f"no C++ compiler: $CXX or one of {', '.join(COMPILERS)} is needed")
     if os.name != "posix":
         raise BuildError(f"the kernels are not built on {sys.platform}")
     variants = {name: flags for name, flags in VARIANTS.items() if _knows(cxx, flags)}
@@ -107,7 +108,7 @@ def build(target: Path, root: Path = ROOT, jobs: int | None = None) -> str:
 
 
 def ensure(say: Callable[[str], None] = print) -> Path:
-    """Builds the library beside the sources unless the one there is of these very sources; safe side by side."""
+    """Builds the library beside the sources unless there is one of these very sources; safe side by side."""
     import fcntl
 
     target = HERE / LIBRARY
@@ -123,7 +124,7 @@ def _processors() -> int:
 
 
 def _knows(cxx: list[str], flags: tuple[str, ...]) -> bool:
-    """Whether the compiler takes the flags of a variant (another processor's family, or an old compiler, does not)."""
+    """Whether the compiler takes a variant's flags: not for another family of processors, nor an old one."""
     if not flags:
         return True
     if platform.machine().lower() not in ("x86_64", "amd64"):

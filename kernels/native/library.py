@@ -1,6 +1,7 @@
 """The kernels' shared library: found, checked, loaded with ctypes; or the reason why numpy serves instead.
 
-`WHIMBREL_KERNELS` names a variant (portable, avx2, avx512) or `numpy`; `WHIMBREL_THREADS` the number of threads.
+`WHIMBREL_KERNELS` names a variant (portable, avx2, avx512) or `numpy`; `WHIMBREL_THREADS` the number of
+threads.
 """
 
 from __future__ import annotations
