@@ -75,7 +75,12 @@ def main() -> int:
             print(f"wheel: not in it: {lacking}")
             return 1
         # Modules that stand on an extra are imported behind a check that names it.
-        extras = ("app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools")
+        extras = (
+            "app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools",
+            "kernels.arrays", "kernels.dense", "kernels.dense.ops", "kernels.dense.reference", "kernels.dense.vectorised",
+            "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
+            "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
+        )  # fmt: skip
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
