@@ -6,6 +6,7 @@ the header gives a dtype, a shape and a half-open byte range in the data.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -73,6 +74,12 @@ class SafetensorsFile:
         """The tensor `name`, read-only, as stored."""
         entry = self.entries[name]
         return view(memoryview(self._map), entry.offset, entry)
+
+    def advise(self, option: int, entry: Entry) -> None:
+        """`madvise` the pages of one tensor; advice that the system does not take is no error."""
+        start = entry.offset - entry.offset % mmap.PAGESIZE
+        with contextlib.suppress(OSError, ValueError):
+            self._map.madvise(option, start, entry.offset + entry.nbytes - start)
 
     def descriptor(self) -> int:
         """A file descriptor for `os.pread`, opened once and closed with the file."""
