@@ -75,7 +75,13 @@ def main() -> int:
             print(f"wheel: not in it: {lacking}")
             return 1
         # Modules that stand on an extra are imported behind a check that names it.
-        extras = ("app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools")
+        extras = (
+            *("app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools"),
+            *(f"kernels.{name}" for name in ("dsa", "kda", "mix")),
+            *(f"dsa.{name}" for name in ("ops", "plain", "reference", "rows")),
+            *(f"kda.{name}" for name in ("ops", "plain", "reference")),
+            *(f"mix.{name}" for name in ("ops", "reference")),
+        )
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
