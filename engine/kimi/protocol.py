@@ -88,7 +88,7 @@ class SequenceState(Protocol):
         ...
 
     def rewind(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of this sequence or of one it shares its past with (the snapshot stays usable)."""
+        """Become what the snapshot holds (the snapshot stays usable)."""
         ...
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ class Scheduler:
         self._running: list[Line] = []
         self._arrivals = 0
         # A page for the copy of a shared one, one for the next token: alone, a request of this size fits.
-        self.window = min(runner.max_context, (runner.pages_total - 2) * PAGE_TOKENS)
+        self.window = min(runner.max_context, max(1, runner.pages_total - 2) * PAGE_TOKENS)
         self._outbox: list[tuple[Line, Item | BaseException]] = []
 
     @property

@@ -125,7 +125,11 @@ GenerationEvent = (
     | Usage
     | Finished
 )
-"""``ToolCallArguments`` are all the pieces of ``ToolCallEnd.arguments``; ``Finished`` is the last event."""
+"""``ToolCallArguments`` are all the pieces of ``ToolCallEnd.arguments``; ``Finished`` is the last event.
+
+``Usage`` may come as soon as the prompt is counted, and comes (again) before ``Finished``: the last one
+holds. Its ``reasoning_tokens`` are a part of ``output_tokens``, its ``cached_tokens`` of ``input_tokens``.
+"""
 
 
 # ---------------------------------------------------------------- failures

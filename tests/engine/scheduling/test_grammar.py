@@ -41,7 +41,7 @@ def written(
     (answer,) = run(scheduler(model), request)
     assert answer.last.reason == "stop", answer.last
     text = b"".join(PIECES[token] for token in answer.ids if token < len(PIECES))
-    return answer.ids, text.decode()
+    return answer.ids, text.decode("utf-8", "strict" if guide is None else "replace")
 
 
 SCHEMA = {

@@ -1,0 +1,1 @@
+"""``whimbrel engine verify``: the numbers of a checkpoint against golden ones."""
