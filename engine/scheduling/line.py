@@ -8,8 +8,8 @@ import numpy as np
 
 from ..kimi.protocol import PAGE_TOKENS, SequenceState
 from .prefix import Fingerprint
-from .request import Array, Ended, Item, Reason, Request, Seen, Token
-from .sampling import Choice, Sampler
+from .request import Array, Choice, Ended, Item, Reason, Request, Seen, Token
+from .sampling import Sampler
 from .speculation import Lookup
 
 Deliver = Callable[[Item | BaseException], None]
@@ -153,7 +153,7 @@ class Line:
         self.sampler.saw(token)
         if request.guide is not None:
             request.guide.accept(token)
-        seen = Seen() if request.watcher is None else request.watcher.see(token)
+        seen = Seen() if request.watcher is None else request.watcher.see(choice)
         emit(Token(token, forced, choice.logprob, choice.top, seen.events))
         if seen.stop is not None:
             self.stop_text, self.ended = seen.stop, "stop"

@@ -110,19 +110,28 @@ class Guide(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A token, with its natural log-probability and the likeliest ones (id, logprob) where they are told."""
+
+    token: int
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a watcher made of a token."""
 
     events: Sequence[Any] = ()
     stop: str | None = None
-    """A text at which the answer ends."""
+    """A text at which the answer ends (empty: it ends, but not at a text)."""
 
 
 class Watcher(Protocol):
     """Reads an answer as it is written (decodes, parses, looks for stop strings) and may end it."""
 
-    def see(self, token: int) -> Seen: ...
+    def see(self, choice: Choice) -> Seen: ...
 
 
 @dataclass(frozen=True)

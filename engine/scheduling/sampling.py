@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...sandbox.base.errors import ModelError
-from .request import Array, Sampling
+from .request import Array, Choice, Sampling
 
 _GREEDY = 1e-5
 """Temperatures below are greedy: scores divided by less leave one token anyway."""
@@ -19,13 +18,6 @@ _HEAD = 2048
 
 class NoChoice(ModelError):
     """No token can be chosen: the model gave no numbers, or nothing is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    token: int
-    logprob: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
 
 
 class Sampler:

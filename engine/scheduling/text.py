@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Iterable
 
-from .request import Seen
+from .request import Choice, Seen
 
 
 class Decoder:
@@ -66,8 +66,8 @@ class PlainText:
         self._decoder = Decoder()
         self._stops = StopStrings(stops)
 
-    def see(self, token: int) -> Seen:
-        text, stop = self._stops.feed(self._decoder.feed(self._piece(token)))
+    def see(self, choice: Choice) -> Seen:
+        text, stop = self._stops.feed(self._decoder.feed(self._piece(choice.token)))
         return Seen((text,) if text else (), stop)
 
     def finish(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from whimbrel.engine.scheduling.request import Sampling
+from whimbrel.engine.scheduling.request import Choice, Sampling
 from whimbrel.engine.scheduling.sampling import NoChoice, Sampler, log_softmax, top_ids
 from whimbrel.engine.scheduling.text import Decoder, PlainText, StopStrings
 
@@ -146,6 +146,6 @@ def test_stop_strings_are_found_over_piece_borders_and_never_shown_in_part(size:
 def test_plain_text_ends_at_its_stop_string_and_not_in_a_character():
     pieces = {1: b"gr", 2: "ö".encode()[:1], 3: "ö".encode()[1:], 4: b"sse\n", 5: b"\nmore"}
     reader = PlainText(pieces.__getitem__, ["\n\n"])
-    seen = [reader.see(token) for token in (1, 2, 3, 4, 5)]
+    seen = [reader.see(Choice(token)) for token in (1, 2, 3, 4, 5)]
     assert "".join(text for each in seen for text in each.events) == "grösse"
     assert [each.stop for each in seen] == [None] * 4 + ["\n\n"]

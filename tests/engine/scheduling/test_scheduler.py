@@ -161,7 +161,7 @@ def test_a_request_that_breaks_the_model_fails_by_itself():
 
 
 class Raising:
-    def see(self, token: int) -> Seen:
+    def see(self, choice) -> Seen:
         raise ValueError("no such character")
 
 
@@ -227,8 +227,8 @@ def test_an_answer_ends_at_the_window_a_stop_token_or_a_stop_text():
     assert stopped.ids == ids[: ids.index(ids[4]) + 1] and stopped.last.reason == "stop"
 
     class StopAt:
-        def see(self, token: int) -> Seen:
-            return Seen((token,), "now" if token == ids[2] else None)
+        def see(self, choice) -> Seen:
+            return Seen((choice.token,), "now" if choice.token == ids[2] else None)
 
     (text_,) = run(scheduler(HashRunner()), ask(10, 1, max_tokens=50, watcher=StopAt()))
     assert text_.last.stop_text == "now" and text_.ids == ids[: ids.index(ids[2]) + 1]
