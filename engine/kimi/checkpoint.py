@@ -71,7 +71,9 @@ class Checkpoint:
         self._used.add(full)
         return file, file.entries[full]
 
-    def typed(self, name: str, shape: tuple[int, ...], dtypes: Iterable[str]) -> tuple[SafetensorsFile, Entry]:
+    def typed(
+        self, name: str, shape: tuple[int, ...], dtypes: Iterable[str]
+    ) -> tuple[SafetensorsFile, Entry]:
         """As `place`, with shape and dtype checked.
 
         Raises:
@@ -121,7 +123,9 @@ class Checkpoint:
         if entry.dtype not in FLOATS:
             raise self.wrong(entry, f"the dtype {entry.dtype}; {' or '.join(FLOATS)} is needed")
         if tuple(n for n in entry.shape if n != 1) != tuple(n for n in (channels, width) if n != 1):
-            raise self.wrong(entry, f"the shape {list(entry.shape)}; config.json asks for {[channels, 1, width]}")
+            raise self.wrong(
+                entry, f"the shape {list(entry.shape)}; config.json asks for {[channels, 1, width]}"
+            )
         return np.ascontiguousarray(file.read(entry.name).astype(np.float32).reshape(channels, width))
 
     def skip(self, *names: str) -> None:
@@ -165,7 +169,9 @@ def _files_of(folder: Path) -> tuple[list[str], dict[str, str]]:
         return ["model.safetensors"], {}
     found = sorted(p.name for p in folder.glob("*.safetensors") if p.name != GOLDEN)
     if not found:
-        raise ModelError(f"{folder} holds no safetensors file", hint="give the folder that holds the checkpoint")
+        raise ModelError(
+            f"{folder} holds no safetensors file", hint="give the folder that holds the checkpoint"
+        )
     numbered = [match for name in found if (match := _SHARD.search(name))]
     if numbered:
         total, have = int(numbered[0][2]), {int(match[1]) for match in numbered}

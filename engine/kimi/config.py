@@ -216,7 +216,9 @@ class _Reader:
             eps=eps,
             activation=activation,
             situ_beta=self._positive("activation_situ_beta", 4.0) if situ else 4.0,
-            situ_linear_beta=self._positive("activation_situ_linear_beta") if linear_beta is not None else None,
+            situ_linear_beta=self._positive("activation_situ_linear_beta")
+            if linear_beta is not None
+            else None,
             block_size=None if block is None else self.number("attn_res_block_size"),
             full_layers=full,
             kda=kda,
@@ -234,7 +236,9 @@ class _Reader:
         if text is not self.raw and "text_config" in self.raw:
             unknown += sorted(key for key in self.raw if key not in KNOWN_TOP)
         if unknown:
-            self.warnings.append(f"{self.where}: keys without a known meaning are ignored: {', '.join(unknown)}")
+            self.warnings.append(
+                f"{self.where}: keys without a known meaning are ignored: {', '.join(unknown)}"
+            )
         return _with_warnings(config, self.warnings)
 
     def _family(self) -> str:
@@ -302,7 +306,9 @@ class _Reader:
             raise self.fail("mla_use_nope is false: rotated attention is not part of this family")
         heads = self.number("num_attention_heads")
         if self.number("num_key_value_heads", heads) != heads:
-            raise self.fail("num_key_value_heads differs from num_attention_heads: latent attention has one count")
+            raise self.fail(
+                "num_key_value_heads differs from num_attention_heads: latent attention has one count"
+            )
         rank = self.text.get("q_lora_rank")
         return MlaConfig(
             num_heads=heads,
@@ -327,7 +333,9 @@ class _Reader:
             given = {found[key] for key in spellings if isinstance(found.get(key), int)}
             if len(given) != 1:
                 state = "is missing" if not given else "is given twice, differently"
-                raise self.fail(f"dsa_config: {spellings[0]} {state} (known spellings: {', '.join(spellings)})")
+                raise self.fail(
+                    f"dsa_config: {spellings[0]} {state} (known spellings: {', '.join(spellings)})"
+                )
             values.append(self.number(spellings[0], of={spellings[0]: given.pop()}))
         heads, dim, top_k = values
         layers = full
@@ -353,7 +361,9 @@ class _Reader:
         key = "num_experts_per_token" if "num_experts_per_token" in text else "num_experts_per_tok"
         top_k = self.number(key)
         if top_k > experts:
-            raise self.fail(f"{key} is {top_k} and num_experts {experts}: fewer experts than a token asks for")
+            raise self.fail(
+                f"{key} is {top_k} and num_experts {experts}: fewer experts than a token asks for"
+            )
         groups = self.number("num_expert_group", 1) if self.flag("use_grouped_topk", True) else 1
         kept = min(self.number("topk_group", groups), groups)
         if experts % groups:
