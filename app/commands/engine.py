@@ -1,4 +1,4 @@
-"""``whimbrel engine``: the native engine's tools. A table and nothing else; each command is imported when used."""
+"""``whimbrel engine``: a table of the native engine's tools; each is imported when it is used."""
 
 from __future__ import annotations
 

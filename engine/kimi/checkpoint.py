@@ -52,7 +52,7 @@ class Checkpoint:
         return self.prefix + name in self._where
 
     def first(self, *names: str) -> str:
-        """The first of several spellings that is there; the first of all when none is (the error names it)."""
+        """The first of several spellings that is there; the first of all when none is (errors name it)."""
         return next((name for name in names if self.has(name)), names[0])
 
     def place(self, name: str) -> tuple[SafetensorsFile, Entry]:
@@ -66,7 +66,7 @@ class Checkpoint:
         if file is None:
             raise ModelError(
                 f"{self.folder}: the tensor {full} is missing",
-                hint="config.json describes other weights than those beside it, or the download is incomplete",
+                hint="config.json is of other weights, or the download is incomplete",
             )
         self._used.add(full)
         return file, file.entries[full]
@@ -97,7 +97,7 @@ class Checkpoint:
         return stored if entry.dtype in ("F32", "BF16") else stored.astype(np.float32)
 
     def packed(self, name: str, rows: int, columns: int) -> tuple[Array, Array]:
-        """The two arrays of an MXFP4 matrix (u8[rows, columns/2], u8[rows, columns/32]); name without ending."""
+        """An MXFP4 matrix: u8[rows, columns/2] and u8[rows, columns/32]; `name` without its ending."""
         if columns % 32:
             _, entry = self.place(f"{name}.weight_packed")
             raise self.wrong(entry, f"{columns} columns by config.json; MXFP4 needs a multiple of 32")

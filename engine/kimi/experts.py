@@ -146,12 +146,11 @@ class ExpertTable:
         span = stored.span()
         if span is not None:
             file, start, stop = span
-            buffer = memoryview(_pread(file, start, stop - start))
+            buffer = _pread(file, start, stop - start).data
             arrays = [view(buffer, entry.offset - start, entry) for _, entry in stored.pieces]
         else:
             arrays = [
-                view(memoryview(_pread(file, entry.offset, entry.nbytes)), 0, entry)
-                for file, entry in stored.pieces
+                view(_pread(file, entry.offset, entry.nbytes).data, 0, entry) for file, entry in stored.pieces
             ]
         return self.build(layer, expert, arrays)
 
@@ -225,7 +224,7 @@ def _pread(file: SafetensorsFile, offset: int, count: int) -> Array:
     done = 0
     while done < count:
         try:
-            got = os.preadv(file.descriptor(), [memoryview(buffer)[done:]], offset + done)
+            got = os.preadv(file.descriptor(), [buffer.data[done:]], offset + done)
         except OSError as error:
             raise ModelError(f"{file.path} cannot be read: {error.strerror or error}") from error
         if not got:

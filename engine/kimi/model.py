@@ -111,7 +111,7 @@ class KimiModel:
         return np.where(np.isnan(given).all(axis=1, keepdims=True), table, given)
 
     def __call__(self, x: Array, step: Step, wanted: Array) -> Array | None:
-        """Run rows x f32[T, hidden] through the layers; logits f32[n, vocab] of the rows `wanted` (i64[n])."""
+        """Rows x f32[T, hidden] through all layers; logits f32[n, vocab] of the rows `wanted` (i64[n])."""
         config, eps = self.config, self.config.eps
         block = config.block_size
         if block is None:

@@ -1,4 +1,4 @@
-"""The runner: checks a step, gives it memory, runs the model, and keeps sequences whole when something fails."""
+"""The runner: checks a step, gives it memory, runs the model; sequences stay whole when something fails."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class KimiRunner:
         given = chunk.embeddings
         if given is not None and given.shape != (tokens.size, self.hidden_size):
             raise ModelError(
-                f"the embeddings have the shape {list(given.shape)}; {[tokens.size, self.hidden_size]} is needed"
+                f"embeddings of shape {list(given.shape)} for {tokens.size} tokens of {self.hidden_size}"
             )
 
 

@@ -1,9 +1,9 @@
 """A checkpoint's numbers against golden ones: `golden.safetensors` beside the weights.
 
-It holds `input_ids` i64[1, T]; `logits` of the whole prefill; `layers.N.attn_out` and `layers.N.mlp_out`, what
-comes out of a layer's two halves before the residual; for sparse attention `layers.N.topk_last`, the positions
-the last token attends to; `decode_logits` of the positions `decode_from` - 1 ... T - 1, made by a prefill of
-`decode_from` tokens and then one token at a time.
+It holds `input_ids` i64[1, T]; `logits` of the whole prefill; `layers.N.attn_out` and `layers.N.mlp_out`,
+what comes out of a layer's two halves before the residual; for sparse attention `layers.N.topk_last`, the
+positions the last token attends to; `decode_logits` of the positions `decode_from` - 1 ... T - 1, made by a
+prefill of `decode_from` tokens and then one token at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .safetensors import Array, SafetensorsFile
 
 TOLERANCE = 2e-3
 FIRST_LAYER_TOLERANCE = 3e-5
-"""For layer 0, where no error has been amplified yet: of the largest golden value, or of 1 where that is less.
+"""For layer 0, where no error has been amplified yet: of the largest golden value, or of 1 if that is less.
 
 Golden numbers are float32 themselves. Where the decay has no lower bound, the state after a strong decay is
 small and its norm magnifies the rounding: 2e-5 in the attention and, through the next norm, 8e-5 in the

@@ -1,4 +1,4 @@
-"""Kimi delta attention: linear attention with a decay per channel, a short convolution before, a gate after."""
+"""Kimi delta attention: a short convolution, linear attention with a decay per channel, an output gate."""
 
 from __future__ import annotations
 
