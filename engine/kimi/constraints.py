@@ -215,7 +215,8 @@ class _K3(_Rules):
 
     def _any_argument(self) -> str:
         values = " | ".join(self._value(kind, {}, {}) for kind in _TYPES)
-        key = f"{ids(self._before_key())} KEY {ids(self._ids(('"', False)))}"
+        quote = ids(self._ids(('"', False)))
+        key = f"{ids(self._before_key())} KEY {quote}"
         self.terminal("KEY", '/[^"&<>]{1,64}/')
         return self.rule("argument", f"{key} ( {values} ) {self.close('argument')}")
 
