@@ -78,7 +78,7 @@ def main() -> int:
         extras = (
             *("app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools"),
         )
-        numeric = ("whimbrel.kernels.", "whimbrel.engine.kimi.")  # whole packages that stand on numpy
+        numeric = ("whimbrel.kernels.", "whimbrel.engine.kimi.", "whimbrel.engine.scheduling.")  # whole packages that stand on numpy
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -1,0 +1,97 @@
+"""Reads an answer of the family as it is written: channels and calls, stop strings, log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..chat import Finished, FinishReason, ModelNotice, StepDiscarded, StreamEvent, TextDelta, ToolCallEnd
+from ..scheduling.request import Choice, Ended, Seen
+from ..scheduling.text import StopStrings
+from ..serve.backend import StoppedBy, TokenChance, TokenLogprobs
+from .chat.format import OutputParser
+from .tokenizer import Tokenizer
+
+Event = StreamEvent | TokenLogprobs | StoppedBy
+
+
+class AnswerWatcher:
+    """Implements the scheduler's Watcher; ``finish`` is for whoever reads the end of the answer."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, parser: OutputParser, stops: Sequence[str] = (), *, several: bool = True
+    ) -> None:
+        """
+        Args:
+            stops: texts of the answer (never of thinking or of calls) before which it ends.
+            several: whether more than one call may come; otherwise the answer ends after the first.
+        """
+        self._tokenizer = tokenizer
+        self._parser = parser
+        self._stops = StopStrings(stops)
+        self._several = several
+        self._calls = 0
+        self._told: list[TokenLogprobs] = []
+        """Of tokens whose text is not out yet."""
+        self.thinking_tokens = 0
+
+    def see(self, choice: Choice) -> Seen:
+        parser, token = self._parser, choice.token
+        is_text = not (parser.in_marker or self._tokenizer.is_special(token))
+        self.thinking_tokens += is_text and parser.thinking
+        speaks = is_text and not parser.thinking and not self._calls
+        if speaks and choice.logprob is not None:
+            top = tuple(self._chance(other, chance) for other, chance in choice.top)
+            self._told.append(TokenLogprobs(self._chance(token, choice.logprob), top))
+        out: list[Event] = []
+        for event in parser.feed((token,)):
+            if isinstance(event, TextDelta):
+                text, stop = self._stops.feed(event.text)
+                self._say(text, out)
+                if stop is not None:
+                    self._told = []
+                    return Seen(out, stop)
+                continue
+            if not isinstance(event, ModelNotice | StepDiscarded):
+                self._say(self._stops.finish(), out)
+            out.append(event)
+            if isinstance(event, ToolCallEnd):
+                self._calls += 1
+                if not self._several:
+                    return Seen(out, "")
+        return Seen(out)
+
+    def finish(self, ended: Ended) -> list[Event]:
+        """The events after the last token; the last is ``Finished``."""
+        out: list[Event] = []
+        if ended.stop_text is None:
+            for event in self._parser.finish():
+                if isinstance(event, TextDelta):
+                    text, stop = self._stops.feed(event.text)
+                    self._say(text, out)
+                    if stop is not None:
+                        return [*out, StoppedBy(stop), Finished(reason="stop")]
+                else:
+                    self._say(self._stops.finish(), out)
+                    out.append(event)
+            self._say(self._stops.finish(), out)
+            out += self._told
+        elif ended.stop_text:
+            out.append(StoppedBy(ended.stop_text))
+        return [*out, Finished(reason=self._reason(ended))]
+
+    def _reason(self, ended: Ended) -> FinishReason:
+        if ended.reason == "cancelled":
+            return "cancelled"
+        if ended.stop_text:
+            return "stop"
+        return self._parser.finish_reason(truncated=ended.reason == "length")
+
+    def _say(self, text: str, out: list[Event]) -> None:
+        if text:
+            out += self._told
+            self._told = []
+            out.append(TextDelta(text=text))
+
+    def _chance(self, token: int, logprob: float) -> TokenChance:
+        data = self._tokenizer.token_bytes(token)
+        return TokenChance(data.decode("utf-8", "replace"), logprob, data)
