@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from ...sandbox.base.errors import ConfigError, ModelError
 from ..chat import (
@@ -147,8 +148,6 @@ def _limited(
     request: GenerationRequest, answering: Answering, prompt: int, effort: Effort, most: int | None
 ) -> tuple[GenerationRequest, int | None]:
     """The request with its limits; thinking always leaves room for an answer."""
-    from dataclasses import replace
-
     room = max(1, answering.window - prompt)
     if most is not None:
         room = min(room, most)
