@@ -1,10 +1,13 @@
-"""``whimbrel engine``: the native engine's tools. A table and nothing else; each command is imported when used."""
+"""``whimbrel engine``: a table of the native engine's tools; each is imported when it is used."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 
 import click
+
+from ...sandbox.base.errors import ConfigError
 
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: (module below app.commands, attribute, one line for --help)
@@ -18,6 +21,20 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "info": ("engine_info", "command", "What a checkpoint folder holds and what it lacks."),
     "quantize": ("engine_quantize", "command", "Turn a bf16 checkpoint's experts into MXFP4, resumable."),
 }
+
+
+def need_native() -> None:
+    """Say what is missing before a command of the native engine imports it.
+
+    Raises:
+        ConfigError: the packages of the extra are not installed.
+    """
+    missing = [name for name in ("numpy", "ml_dtypes") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the native engine needs {' and '.join(missing)}, which is not installed",
+            hint="pip install 'whimbrel[native]'",
+        )
 
 
 class EngineGroup(click.Group):

@@ -52,7 +52,7 @@ class Checkpoint:
         return self.prefix + name in self._where
 
     def first(self, *names: str) -> str:
-        """The first of several spellings that is there; the first of all when none is (the error names it)."""
+        """The first of several spellings that is there; the first of all when none is (errors name it)."""
         return next((name for name in names if self.has(name)), names[0])
 
     def place(self, name: str) -> tuple[SafetensorsFile, Entry]:
@@ -66,12 +66,14 @@ class Checkpoint:
         if file is None:
             raise ModelError(
                 f"{self.folder}: the tensor {full} is missing",
-                hint="config.json describes other weights than those beside it, or the download is incomplete",
+                hint="config.json is of other weights, or the download is incomplete",
             )
         self._used.add(full)
         return file, file.entries[full]
 
-    def typed(self, name: str, shape: tuple[int, ...], dtypes: Iterable[str]) -> tuple[SafetensorsFile, Entry]:
+    def typed(
+        self, name: str, shape: tuple[int, ...], dtypes: Iterable[str]
+    ) -> tuple[SafetensorsFile, Entry]:
         """As `place`, with shape and dtype checked.
 
         Raises:
@@ -95,7 +97,7 @@ class Checkpoint:
         return stored if entry.dtype in ("F32", "BF16") else stored.astype(np.float32)
 
     def packed(self, name: str, rows: int, columns: int) -> tuple[Array, Array]:
-        """The two arrays of an MXFP4 matrix (u8[rows, columns/2], u8[rows, columns/32]); name without ending."""
+        """An MXFP4 matrix: u8[rows, columns/2] and u8[rows, columns/32]; `name` without its ending."""
         if columns % 32:
             _, entry = self.place(f"{name}.weight_packed")
             raise self.wrong(entry, f"{columns} columns by config.json; MXFP4 needs a multiple of 32")
@@ -121,7 +123,9 @@ class Checkpoint:
         if entry.dtype not in FLOATS:
             raise self.wrong(entry, f"the dtype {entry.dtype}; {' or '.join(FLOATS)} is needed")
         if tuple(n for n in entry.shape if n != 1) != tuple(n for n in (channels, width) if n != 1):
-            raise self.wrong(entry, f"the shape {list(entry.shape)}; config.json asks for {[channels, 1, width]}")
+            raise self.wrong(
+                entry, f"the shape {list(entry.shape)}; config.json asks for {[channels, 1, width]}"
+            )
         return np.ascontiguousarray(file.read(entry.name).astype(np.float32).reshape(channels, width))
 
     def skip(self, *names: str) -> None:
@@ -165,7 +169,9 @@ def _files_of(folder: Path) -> tuple[list[str], dict[str, str]]:
         return ["model.safetensors"], {}
     found = sorted(p.name for p in folder.glob("*.safetensors") if p.name != GOLDEN)
     if not found:
-        raise ModelError(f"{folder} holds no safetensors file", hint="give the folder that holds the checkpoint")
+        raise ModelError(
+            f"{folder} holds no safetensors file", hint="give the folder that holds the checkpoint"
+        )
     numbered = [match for name in found if (match := _SHARD.search(name))]
     if numbered:
         total, have = int(numbered[0][2]), {int(match[1]) for match in numbered}

@@ -92,7 +92,9 @@ class ExpertTable:
                 other = f"model.layers.{layer}.mlp.experts"
                 if checkpoint.has(f"{other}.0.w1.weight") or checkpoint.has(f"{other}.0.w1.weight_packed"):
                     base = other
-            self.stored[layer] = [_locate(checkpoint, f"{base}.{e}", shapes) for e in range(config.num_experts)]
+            self.stored[layer] = [
+                _locate(checkpoint, f"{base}.{e}", shapes) for e in range(config.num_experts)
+            ]
         self._checked = {layer: bytearray(config.num_experts) for layer in layers}
 
     @property
@@ -122,7 +124,9 @@ class ExpertTable:
                 matrices.append((arrays[place], arrays[place + 1]))
             else:
                 plain = arrays[place]
-                matrices.append(plain if plain.dtype.name in ("float32", "bfloat16") else plain.astype(np.float32))
+                matrices.append(
+                    plain if plain.dtype.name in ("float32", "bfloat16") else plain.astype(np.float32)
+                )
             place += count
         self._checked[layer][expert] = 1
         return Expert(*matrices)
@@ -142,12 +146,11 @@ class ExpertTable:
         span = stored.span()
         if span is not None:
             file, start, stop = span
-            buffer = memoryview(_pread(file, start, stop - start))
+            buffer = _pread(file, start, stop - start).data
             arrays = [view(buffer, entry.offset - start, entry) for _, entry in stored.pieces]
         else:
             arrays = [
-                view(memoryview(_pread(file, entry.offset, entry.nbytes)), 0, entry)
-                for file, entry in stored.pieces
+                view(_pread(file, entry.offset, entry.nbytes).data, 0, entry) for file, entry in stored.pieces
             ]
         return self.build(layer, expert, arrays)
 
@@ -204,7 +207,9 @@ def _locate(checkpoint: Checkpoint, base: str, shapes: tuple[tuple[int, int], ..
         if checkpoint.has(f"{name}.weight_packed"):
             if columns % 32:
                 _, entry = checkpoint.place(f"{name}.weight_packed")
-                raise checkpoint.wrong(entry, f"{columns} columns by config.json; MXFP4 needs a multiple of 32")
+                raise checkpoint.wrong(
+                    entry, f"{columns} columns by config.json; MXFP4 needs a multiple of 32"
+                )
             pieces.append(checkpoint.typed(f"{name}.weight_packed", (rows, columns // 2), ("U8",)))
             pieces.append(checkpoint.typed(f"{name}.weight_scale", (rows, columns // 32), ("U8",)))
             counts.append(2)
@@ -219,10 +224,12 @@ def _pread(file: SafetensorsFile, offset: int, count: int) -> Array:
     done = 0
     while done < count:
         try:
-            got = os.preadv(file.descriptor(), [memoryview(buffer)[done:]], offset + done)
+            got = os.preadv(file.descriptor(), [buffer.data[done:]], offset + done)
         except OSError as error:
             raise ModelError(f"{file.path} cannot be read: {error.strerror or error}") from error
         if not got:
-            raise ModelError(f"{file.path} became shorter while it was read", hint="leave it alone while it is used")
+            raise ModelError(
+                f"{file.path} became shorter while it was read", hint="leave it alone while it is used"
+            )
         done += got
     return buffer

@@ -13,7 +13,7 @@ from .safetensors import Array
 
 @dataclass(frozen=True)
 class Linear:
-    """One matrix: float32, bfloat16, eight bits, or MXFP4 as stored; `exact`: activations are never rounded."""
+    """One matrix: float32, bfloat16, eight bits or MXFP4; `exact`: activations are never rounded."""
 
     weight: moe.Weight
     exact: bool
@@ -62,7 +62,7 @@ class Loader:
     int8: bool
 
     def linear(self, name: str, rows: int, columns: int, *, small: bool = False) -> Linear:
-        """The matrix `name` (without ``.weight``). `small`: one that is not worth eight bits, or must not be."""
+        """The matrix `name` (without ``.weight``). `small`: never rounded to eight bits."""
         checkpoint = self.checkpoint
         if checkpoint.has(f"{name}.weight_packed"):
             return Linear(checkpoint.packed(name, rows, columns), self.exact)

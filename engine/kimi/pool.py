@@ -1,4 +1,4 @@
-"""The page pool of the full-attention layers: latents, shared key channels and indexer keys, 64 tokens a page.
+"""The page pool of the full-attention layers: latents, shared key channels, indexer keys; 64 tokens a page.
 
 A page holds the same 64 tokens for every full-attention layer, so that a sequence needs one table. Pages are
 counted by reference: forks and snapshots share them, and who writes into a shared page gets a copy first.

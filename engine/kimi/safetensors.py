@@ -124,7 +124,9 @@ def _read_header(path: Path, first: bytes, file: Any, size: int) -> dict[str, En
         raise ModelError(f"{path} has a broken header: {error}") from error
     if not isinstance(header, dict):
         raise ModelError(f"{path} has a broken header: it is no JSON object")
-    entries = [_entry(path, name, found, 8 + length) for name, found in header.items() if name != "__metadata__"]
+    entries = [
+        _entry(path, name, found, 8 + length) for name, found in header.items() if name != "__metadata__"
+    ]
     last, before = 8 + length, ""
     for entry in sorted(entries, key=lambda e: (e.offset, e.nbytes)):
         if entry.nbytes and entry.offset < last:

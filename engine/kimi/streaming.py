@@ -130,9 +130,11 @@ class StreamedExperts:
     def _read_ahead(self) -> None:
         while True:
             with self._change:
-                while not self._closed and (key := self._next()) is None:
+                key = self._next()
+                while key is None and not self._closed:
                     self._change.wait()
-                if self._closed:
+                    key = self._next()
+                if self._closed or key is None:
                     return
             failure: BaseException | None = None
             made: Expert | None = None

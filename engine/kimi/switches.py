@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any
 
 from ...sandbox.base.errors import ConfigError
 
@@ -61,7 +61,7 @@ def parse_sets(sets: Sequence[str], keys: frozenset[str]) -> tuple[dict[str, Any
             near = get_close_matches(key, [*kinds, *keys], 1)
             meant = f"did you mean {near[0]}?" if near else f"switches: {', '.join(kinds)}"
             raise ConfigError(f"--set {key[:80]}: no such key", hint=meant)
-    return changed, cast("Switches", Switches(**chosen))
+    return changed, Switches(**chosen)
 
 
 def _checked(key: str, value: Any, kind: str) -> Any:
