@@ -17,14 +17,22 @@ _NAMES = {"k3": "Kimi K3", "k31": "Kimi K3.1", "kimi-linear": "Kimi-Linear"}
 
 
 @click.command("plan")
-@click.option("--config", "path", metavar="FILE", required=True, type=Path, help="config.json, or its folder.")
+@click.option(
+    "--config", "path", metavar="FILE", required=True, type=Path, help="config.json, or its folder."
+)
 @click.option("--gpus", default="cpu", metavar="NxKIND", help="8xH200, 16xB300, 4xMYCARD@96GB, or cpu.")
 @click.option("--ram", metavar="SIZE", help="Main memory: 64GB, 1.5TB (binary units).")
 @click.option("--disk", metavar="KIND", help="nvme, sata, hdd or 3GB/s: experts may stay there.")
-@click.option("--memory-bandwidth", default="60GB/s", metavar="RATE", help="Of main memory.  [default: 60GB/s]")
-@click.option("--context", default="128k", metavar="TOKENS", help="Context length to plan for.  [default: 128k]")
+@click.option(
+    "--memory-bandwidth", default="60GB/s", metavar="RATE", help="Of main memory.  [default: 60GB/s]"
+)
+@click.option(
+    "--context", default="128k", metavar="TOKENS", help="Context length to plan for.  [default: 128k]"
+)
 @click.option("--sequences", default=1, type=click.IntRange(1, 100_000), help="Sequences at the same time.")
-@click.option("--cache", type=click.Choice(["bf16", "fp8", "fp8-sparse"]), default="bf16", help="Latent cache.")
+@click.option(
+    "--cache", type=click.Choice(["bf16", "fp8", "fp8-sparse"]), default="bf16", help="Latent cache."
+)
 @click.option("--experts", type=click.Choice(["mxfp4", "bf16"]), default="mxfp4", help="Routed experts.")
 @click.option("--dense", type=click.Choice(["bf16", "int8"]), default="bf16", help="Everything but experts.")
 @click.option("--no-vision", is_flag=True, help="Leave the vision tower out.")
@@ -91,7 +99,9 @@ def _model(config: KimiConfig, weights: Weights, request: Request) -> None:
     click.echo(f"release     {_bytes(weights.stored_text)}{beside}")
     experts = "MXFP4" if request.experts != "bf16" else "bfloat16"
     rest = "8-bit integers" if request.dense == "int8" else "bfloat16"
-    click.echo(f"planned     {_bytes(weights.total_bytes)} (routed experts in {experts}, the rest in {rest})\n")
+    click.echo(
+        f"planned     {_bytes(weights.total_bytes)} (routed experts in {experts}, the rest in {rest})\n"
+    )
     for part, count in sorted(weights.parameters_by_part.items(), key=lambda each: -each[1]):
         click.echo(f"  {part:<20}{count / 1e9:>12,.3f} B {_bytes(weights.bytes_by_part[part]):>12}")
     click.echo(
@@ -124,9 +134,18 @@ def _caches(config: KimiConfig, request: Request) -> None:
 
 
 def _layout(
-    config: KimiConfig, cluster: Cluster | None, layout: Layout, request: Request, memory: int | None, rate: float | None
+    config: KimiConfig,
+    cluster: Cluster | None,
+    layout: Layout,
+    request: Request,
+    memory: int | None,
+    rate: float | None,
 ) -> None:
-    where = f"{cluster.count} x {cluster.device.name}" if cluster else f"CPU with {_binary(memory or 0)} of memory"
+    where = (
+        f"{cluster.count} x {cluster.device.name}"
+        if cluster
+        else f"CPU with {_binary(memory or 0)} of memory"
+    )
     many = f" in {request.sequences} sequences each" if request.sequences > 1 else ""
     verdict = "fits" if layout.fits else "does not fit"
     click.echo(f"\n{where}: {verdict} at {request.context:,} tokens{many} ({request.cache} cache)")

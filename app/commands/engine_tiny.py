@@ -18,7 +18,9 @@ import click
 @click.option("--shards", type=int, default=2, help="Files.  [default: 2]")
 @click.option("--top-k", type=int, default=16, help="Keys an indexer selects (k31).  [default: 16]")
 @click.option("--dtype", type=click.Choice(["bf16", "f32"]), default="bf16", help="Of what is not packed.")
-@click.option("--packed/--plain", default=None, help="Routed experts in MXFP4 or not.  [default: as released]")
+@click.option(
+    "--packed/--plain", default=None, help="Routed experts in MXFP4 or not.  [default: as released]"
+)
 @click.option("--vision", is_flag=True, help="With a vision tower (k3, k31).")
 def command(folder: Path, seed: int, dtype: str, **options: Any) -> None:
     """Write a random checkpoint of the family to DIR: shards, config, tokenizer, chat files, licence."""

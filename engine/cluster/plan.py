@@ -174,7 +174,9 @@ def on_gpus(config: KimiConfig, cluster: Cluster, request: Request, spare: int =
             0, 0, 0, (), 0, 0, 0, False, 0,
             remark=f"{cluster.count} GPUs divide neither the {heads} heads nor the layers evenly",
         )  # fmt: skip
-    best = min(choices, key=lambda each: (not each.fits, each.pipeline if each.fits else -each.largest_context))
+    best = min(
+        choices, key=lambda each: (not each.fits, each.pipeline if each.fits else -each.largest_context)
+    )
     if best.fits:
         return best
     best = choices[0]
@@ -210,9 +212,7 @@ def smallest_that_fits(config: KimiConfig, cluster: Cluster, request: Request) -
     return None
 
 
-def on_cpu(
-    config: KimiConfig, request: Request, *, ram: int, disk: float | None, bandwidth: float
-) -> Layout:
+def on_cpu(config: KimiConfig, request: Request, *, ram: int, disk: float | None, bandwidth: float) -> Layout:
     """In main memory, with the experts that find no room read from disk (``disk``: bytes per second)."""
     weights = weigh(config, request)
     usable = int(ram * USABLE_RAM)
@@ -234,7 +234,9 @@ def on_cpu(
         seconds = (weights.dense_read + weights.expert_read * (1 - missing)) / bandwidth
         if missing and disk is not None:
             seconds += weights.expert_read * missing / disk
-            remark = "the router is trained to use all experts alike: a cache hits about as often as it is large"
+            remark = (
+                "the router is trained to use all experts alike: a cache hits about as often as it is large"
+            )
     return Layout(
         1, 1, 1, (config.num_layers,), dense + (resident if fits else least), cache, usable, fits,
         _largest(free, caches.per_token * request.sequences, config.max_context),
@@ -263,7 +265,9 @@ def _staged(config: KimiConfig, cluster: Cluster, request: Request, pipeline: in
     first = last = 0.0
     everything = [*text_tensors(config), *(vision_tensors(config) if request.vision else ())]
     for each in everything:
-        size = _planned_bytes(each, request.experts or "mxfp4", request.dense) / (tensor if each.sharded else 1)
+        size = _planned_bytes(each, request.experts or "mxfp4", request.dense) / (
+            tensor if each.sharded else 1
+        )
         if each.layer is not None:
             per_layer[each.layer] += size
         elif each.part in ("embedding", "vision"):
@@ -342,9 +346,7 @@ def _largest(free: float, per_token: float, limit: int) -> int:
     return min(limit, int(free / per_token) // PAGE * PAGE)
 
 
-def as_json(
-    config: KimiConfig, weights: Weights, layout: Layout | None, request: Request
-) -> dict[str, Any]:
+def as_json(config: KimiConfig, weights: Weights, layout: Layout | None, request: Request) -> dict[str, Any]:
     """The plan as plain data; all sizes in bytes."""
     kinds: tuple[Cache, ...] = ("bf16", "fp8", "fp8-sparse")
     sizes = {kind: cache_sizes(config, kind) for kind in kinds}

@@ -55,7 +55,9 @@ class Tensor:
 def is_packed(config: KimiConfig) -> bool:
     """Whether the release holds its routed experts in MXFP4."""
     text = config.raw.get("text_config", config.raw)
-    return bool(cast(Mapping[str, Any], text).get("quantization_config") or config.raw.get("quantization_config"))
+    return bool(
+        cast(Mapping[str, Any], text).get("quantization_config") or config.raw.get("quantization_config")
+    )
 
 
 def text_tensors(config: KimiConfig) -> Iterator[Tensor]:
@@ -152,7 +154,9 @@ def _latent_attention(config: KimiConfig, layer: int, at: str) -> Iterator[Tenso
     dsa = config.dsa
     if dsa is not None and layer in dsa.layers and mla.q_lora_rank is not None:
         indexer = f"{at}indexer."
-        yield Tensor(f"{indexer}wq_b.weight", (dsa.num_heads * dsa.head_dim, mla.q_lora_rank), "indexer", layer)
+        yield Tensor(
+            f"{indexer}wq_b.weight", (dsa.num_heads * dsa.head_dim, mla.q_lora_rank), "indexer", layer
+        )
         yield Tensor(f"{indexer}wk.weight", (dsa.head_dim, hidden), "indexer", layer)
         yield Tensor(f"{indexer}weights_proj.weight", (dsa.num_heads, hidden), "indexer", layer)
         yield Tensor(f"{indexer}k_norm.weight", (dsa.head_dim,), "indexer", layer)

@@ -261,7 +261,8 @@ def _groups(tensors: Sequence[Tensor], tensor: Tensor) -> Iterator[list[Tensor]]
         three = [each for each in tensors if each.name.startswith(stem)]
         for expert in range(tensor.copies):
             yield [
-                Tensor(each.name.replace("{e}", str(expert)), each.shape, each.part, each.layer) for each in three
+                Tensor(each.name.replace("{e}", str(expert)), each.shape, each.part, each.layer)
+                for each in three
             ]
 
 

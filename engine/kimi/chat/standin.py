@@ -31,7 +31,10 @@ TINY_TEMPLATE: Final = (
 
 def encoder_source() -> str:
     """A Python file whose string literals hold our own sentences; it is read, never run."""
-    lines = ['"""Sentences of the message language, in Whimbrel\'s own wording. Written by `whimbrel engine tiny`."""', ""]
+    lines = [
+        '"""Sentences of the message language, in Whimbrel\'s own wording. Written by `whimbrel engine tiny`."""',
+        "",
+    ]
     written: list[str] = []
     for name, template in OWN.items():
         if name.startswith("thinking-effort"):
