@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from ..chat import Capabilities, ImagePart, ModelNotice, OpaqueReceived, StepDiscarded, Usage
-from ..scheduling.metrics import Histogram, Metrics
+from ..scheduling.metrics import Metrics
 from ..scheduling.request import Closing, QueueFull
 from ..serve.backend import Busy, Figure, GenerationEvent, GenerationRequest, Unsupported
 from .answering import Answering
@@ -145,23 +145,9 @@ def _figures(metrics: Metrics) -> list[Figure]:
         ("engine_batch", "Requests in a step", metrics.batch),
         ("engine_step_tokens", "Tokens in a step", metrics.step_tokens),
     ):
-        figures += _histogram(name, text, histogram)
+        buckets, total = histogram.cumulative()
+        figures.append(Figure(name, text, total, "histogram", buckets=buckets))
     return figures
-
-
-def _histogram(name: str, text: str, histogram: Histogram) -> list[Figure]:
-    steps, total, count = histogram.cumulative()
-    figures = [
-        Figure(
-            f"{name}_bucket", text, number, "counter", {"le": "+Inf" if end == float("inf") else f"{end:g}"}
-        )
-        for end, number in steps
-    ]
-    return [
-        *figures,
-        Figure(f"{name}_sum", text, total, "counter"),
-        Figure(f"{name}_count", text, count, "counter"),
-    ]
 
 
 def _experts(answering: Answering) -> list[Figure]:
@@ -176,9 +162,7 @@ def _experts(answering: Answering) -> list[Figure]:
         uneven = float(counts.max()) * len(counts) / total if total else 1.0
         idle = int((counts == 0).sum())
         figures += [
-            Figure(
-                "engine_expert_imbalance", "Busiest expert over the mean of its layer", uneven, labels=labels
-            ),
+            Figure("engine_expert_imbalance", "Busiest expert over the mean", uneven, labels=labels),
             Figure("engine_experts_idle", "Experts never chosen since loading", idle, labels=labels),
             Figure("engine_expert_choices", "Choices of an expert", total, "counter", labels),
         ]

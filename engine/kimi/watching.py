@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..chat import Finished, FinishReason, ModelNotice, StepDiscarded, StreamEvent, TextDelta, ToolCallEnd
 from ..scheduling.request import Choice, Ended, Seen
-from ..scheduling.text import StopStrings
 from ..serve.backend import StoppedBy, TokenChance, TokenLogprobs
+from ..serve.stops import StopFilter
 from .chat.format import OutputParser
 from .tokenizer import Tokenizer
 
@@ -27,7 +27,7 @@ class AnswerWatcher:
         """
         self._tokenizer = tokenizer
         self._parser = parser
-        self._stops = StopStrings(stops)
+        self._stops = StopFilter(stops)
         self._several = several
         self._calls = 0
         self._told: list[TokenLogprobs] = []
@@ -45,14 +45,13 @@ class AnswerWatcher:
         out: list[Event] = []
         for event in parser.feed((token,)):
             if isinstance(event, TextDelta):
-                text, stop = self._stops.feed(event.text)
-                self._say(text, out)
-                if stop is not None:
+                self._say(self._stops.feed(event.text), out)
+                if self._stops.found is not None:
                     self._told = []
-                    return Seen(out, stop)
+                    return Seen(out, self._stops.found)
                 continue
             if not isinstance(event, ModelNotice | StepDiscarded):
-                self._say(self._stops.finish(), out)
+                self._say(self._stops.rest(), out)
             out.append(event)
             if isinstance(event, ToolCallEnd):
                 self._calls += 1
@@ -63,27 +62,29 @@ class AnswerWatcher:
     def finish(self, ended: Ended) -> list[Event]:
         """The events after the last token; the last is ``Finished``."""
         out: list[Event] = []
+        whole = self._parser.ended
         if ended.stop_text is None:
             for event in self._parser.finish():
                 if isinstance(event, TextDelta):
-                    text, stop = self._stops.feed(event.text)
-                    self._say(text, out)
-                    if stop is not None:
-                        return [*out, StoppedBy(stop), Finished(reason="stop")]
+                    self._say(self._stops.feed(event.text), out)
+                    if self._stops.found is not None:
+                        return [*out, StoppedBy(self._stops.found), Finished(reason="stop")]
                 else:
-                    self._say(self._stops.finish(), out)
+                    self._say(self._stops.rest(), out)
                     out.append(event)
-            self._say(self._stops.finish(), out)
+            self._say(self._stops.rest(), out)
             out += self._told
         elif ended.stop_text:
             out.append(StoppedBy(ended.stop_text))
-        return [*out, Finished(reason=self._reason(ended))]
+        return [*out, Finished(reason=self._reason(ended, whole))]
 
-    def _reason(self, ended: Ended) -> FinishReason:
+    def _reason(self, ended: Ended, whole: bool) -> FinishReason:
         if ended.reason == "cancelled":
             return "cancelled"
         if ended.stop_text:
             return "stop"
+        if ended.reason == "length" and not whole:
+            return "length"
         return self._parser.finish_reason(truncated=ended.reason == "length")
 
     def _say(self, text: str, out: list[Event]) -> None:

@@ -10,13 +10,16 @@ import importlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ...sandbox.base.errors import ModelError
 from .guides import Marker
 from .request import Array, InvalidRequest
+
+_BLANKS = r"[ \n]{0,32}"
+"""Between the parts of a JSON text: indented as anyone likes, but no model can go on with blanks for ever."""
 
 
 class Vocabulary:
@@ -123,7 +126,8 @@ def ids(tokens: Iterable[int]) -> str:
 
 def json_rule(schema: Any) -> str:
     """Lark for a JSON text of a schema (True or {}: any)."""
-    return f"%json {json.dumps(schema if isinstance(schema, dict) else {})}"
+    given = cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
+    return f"%json {json.dumps({**given, 'x-guidance': {'whitespace_pattern': _BLANKS}})}"
 
 
 def text_rule(choices: Sequence[str]) -> str:

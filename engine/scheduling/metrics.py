@@ -27,14 +27,14 @@ class Histogram:
             self.sum += value
             self.count += 1
 
-    def cumulative(self) -> tuple[list[tuple[float, int]], float, int]:
-        """([(upper end, count up to it)], sum, count) of one moment."""
+    def cumulative(self) -> tuple[list[tuple[float, int]], float]:
+        """([(upper end, count up to it)], sum) of one moment; the last end is infinite."""
         with self._lock:
             total, steps = 0, list[tuple[float, int]]()
             for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
                 total += count
                 steps.append((bound, total))
-            return steps, self.sum, self.count
+            return steps, self.sum
 
 
 def _seconds() -> Histogram:

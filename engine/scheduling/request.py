@@ -129,7 +129,7 @@ class Seen:
 
 
 class Watcher(Protocol):
-    """Reads an answer as it is written (decodes, parses, looks for stop strings) and may end it."""
+    """Reads an answer as it is written (decodes, parses, looks for stop texts) and may end it."""
 
     def see(self, choice: Choice) -> Seen: ...
 

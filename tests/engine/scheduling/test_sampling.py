@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from whimbrel.engine.scheduling.request import Choice, Sampling
+from whimbrel.engine.scheduling.request import Sampling
 from whimbrel.engine.scheduling.sampling import NoChoice, Sampler, log_softmax, top_ids
-from whimbrel.engine.scheduling.text import Decoder, PlainText, StopStrings
 
 LOGITS = np.log(np.array([0.05, 0.4, 0.1, 0.3, 0.15], np.float32))
 
@@ -116,36 +115,3 @@ def test_log_probabilities_are_the_models_own_whatever_the_filters():
 def test_the_largest_come_first_and_ties_go_to_the_lowest():
     assert top_ids(np.array([1, 3, 2, 3, 2, 2]), 4).tolist() == [1, 3, 2, 4]
     assert top_ids(np.array([1, 1, 1]), 5).tolist() == [0, 1, 2] and top_ids(np.array([1.0]), 0).size == 0
-
-
-def test_characters_that_are_split_over_tokens_come_whole_and_half_ones_are_marked_at_the_end():
-    decoder = Decoder()
-    data = "größe 鳥 🐦".encode()
-    assert "".join(decoder.feed(bytes([byte])) for byte in data) == "größe 鳥 🐦"
-    assert decoder.feed("🐦".encode()[:3]) == "" and decoder.finish() == "\ufffd"
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_stop_strings_are_found_over_piece_borders_and_never_shown_in_part(size: int):
-    def read(text: str, *stops: str) -> tuple[str, str | None]:
-        reader, out = StopStrings(stops), ""
-        for at in range(0, len(text), size):
-            safe, stop = reader.feed(text[at : at + size])
-            out += safe
-            if stop:
-                return out, stop
-            assert not any(out.endswith(each) for each in stops)
-        return out + reader.finish(), None
-
-    assert read("one END two", "END", "never") == ("one ", "END")
-    assert read("aaab", "aab") == ("a", "aab")
-    assert read("almost EN", "END") == ("almost EN", None)
-    assert read("ab abc abcd", "abcd", "bcd") == ("ab abc ", "abcd")
-
-
-def test_plain_text_ends_at_its_stop_string_and_not_in_a_character():
-    pieces = {1: b"gr", 2: "ö".encode()[:1], 3: "ö".encode()[1:], 4: b"sse\n", 5: b"\nmore"}
-    reader = PlainText(pieces.__getitem__, ["\n\n"])
-    seen = [reader.see(Choice(token)) for token in (1, 2, 3, 4, 5)]
-    assert "".join(text for each in seen for text in each.events) == "grösse"
-    assert [each.stop for each in seen] == [None] * 4 + ["\n\n"]
