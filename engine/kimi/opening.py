@@ -86,7 +86,7 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
         raise ConfigError(f"{folder} {what}", hint="name the folder of a Kimi checkpoint")
     dense = environ.get(f"{PREFIX}DENSE", "").strip() or "stored"
     if dense not in ("stored", "int8"):
-        raise ConfigError(f"{PREFIX}DENSE is {dense[:40]!r}", hint="stored or int8")
+        raise ConfigError(f"{PREFIX}DENSE is {dense[:40]!r}, which is neither stored nor int8")
     template = environ.get(f"{PREFIX}CHAT_TEMPLATE", "").strip()
     cache, prefix = _number(environ, "CACHE_MIB"), _number(environ, "PREFIX_MIB")
     experts = _number(environ, "EXPERTS_MIB")

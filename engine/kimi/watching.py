@@ -36,14 +36,17 @@ class AnswerWatcher:
 
     def see(self, choice: Choice) -> Seen:
         parser, token = self._parser, choice.token
-        is_text = not (parser.in_marker or self._tokenizer.is_special(token))
-        self.thinking_tokens += is_text and parser.thinking
-        speaks = is_text and not parser.thinking and not self._calls
+        outside = not parser.in_marker
+        thinks = outside and parser.thinking
+        speaks = outside and not (parser.thinking or self._calls or self._tokenizer.is_special(token))
         if speaks and choice.logprob is not None:
             top = tuple(self._chance(other, chance) for other, chance in choice.top)
             self._told.append(TokenLogprobs(self._chance(token, choice.logprob), top))
         out: list[Event] = []
-        for event in parser.feed((token,)):
+        events = parser.feed((token,))
+        # What closes the channel is no thinking.
+        self.thinking_tokens += thinks and not (parser.in_marker or parser.ended)
+        for event in events:
             if isinstance(event, TextDelta):
                 self._say(self._stops.feed(event.text), out)
                 if self._stops.found is not None:
