@@ -194,9 +194,11 @@ class Figure:
     name: str
     help: str
     value: float
-    kind: Literal["gauge", "counter"] = "gauge"
+    kind: Literal["gauge", "counter", "histogram"] = "gauge"
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Figures of one name have labels of the same names (layer, expert, ...)."""
+    buckets: Sequence[tuple[float, int]] = ()
+    """Of a histogram: upper ends and the counts up to them; ``value`` is then the sum."""
 
 
 class Backend(Protocol):

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from .admission import Admission
 from .backend import Backend
@@ -17,6 +18,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _BETWEEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 _WHOLE = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+
+_FAMILIES: dict[str, Any] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
 class Metrics:
@@ -103,8 +110,11 @@ class _Live(Collector):
         for figure in self._backend.figures():
             name = f"whimbrel_{figure.name}"
             if name not in families:
-                kind = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
-                families[name] = kind(name, figure.help, labels=sorted(figure.labels))
+                families[name] = _FAMILIES[figure.kind](name, figure.help, labels=sorted(figure.labels))
             values = [figure.labels[label] for label in sorted(figure.labels)]
-            families[name].add_metric(values, figure.value)
+            if figure.kind == "histogram":
+                ends = [(floatToGoString(end), count) for end, count in figure.buckets]
+                families[name].add_metric(values, ends, figure.value)
+            else:
+                families[name].add_metric(values, figure.value)
         yield from families.values()

@@ -12,7 +12,7 @@ from ...sandbox.base.errors import ConfigError, UsageError
 from .backend import Backend
 
 _NEEDED = ("starlette", "uvicorn", "prometheus_client")
-FORMS = "llama:FILE.gguf, llama:smollm2"
+FORMS = "llama:FILE.gguf, llama:smollm2, kimi:DIR"
 
 
 def open_server(given: Mapping[str, Any], *, version: str, environ: Mapping[str, str] | None = None) -> int:
@@ -67,6 +67,13 @@ def open_backend(spec: str, names: Sequence[str], environ: Mapping[str, str]) ->
         from .llama import LlamaBackend
 
         return LlamaBackend.open(rest.strip(), names, environ)
+    if prefix == "kimi" and rest.strip():
+        from ..kimi.opening import resolve_folder
+
+        local = resolve_folder(rest.strip(), environ)
+        from ..kimi.backend import NativeBackend
+
+        return NativeBackend(local, names)
     if not colon and prefix.endswith(".gguf"):
         raise UsageError(f"{spec!r} names no model", hint=f"llama:{spec}")
     raise UsageError(f"{spec!r} is no model that can be served here", hint=f"one of {FORMS}")
