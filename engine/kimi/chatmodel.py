@@ -40,6 +40,7 @@ class KimiModel:
         self._local = local
         self._answering: Answering | None = None
         self._chat: ChatFormat | None = None
+        self._window: int | None = None
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
@@ -49,7 +50,11 @@ class KimiModel:
 
     @property
     def context_window(self) -> int | None:
-        return None if self._answering is None else self._answering.window
+        if self._answering is not None:
+            return self._answering.window
+        if self._window is None:
+            self._window = self._local.window()
+        return self._window
 
     @property
     def capabilities(self) -> Capabilities:

@@ -13,6 +13,7 @@ from ...sandbox.base.errors import ConfigError, WhimbrelError
 if TYPE_CHECKING:
     from .answering import Answering
     from .chat.format import ChatFormat
+    from .load import LoadOptions
 
 _NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
 PREFIX = "WHIMBREL_KIMI_"
@@ -40,10 +41,26 @@ class Local:
     def chat(self, vocab_size: int | None = None) -> ChatFormat:
         """Its chat format (reads the vocabulary, not the weights)."""
         from .chat.format import ChatFormat
+    from .load import LoadOptions
 
         return ChatFormat.load(
             self.folder, vocab_size=vocab_size, chat_template=self.chat_template, source=self.name
         )
+
+    def window(self) -> int:
+        """Tokens of prompt and answer, without loading the model.
+
+        Raises:
+            ConfigError: config.json is not what it should be.
+        """
+        from .load import window
+
+        return window(self.folder, self._options())
+
+    def _options(self) -> LoadOptions:
+        from .load import LoadOptions
+
+        return LoadOptions(dense=self.dense, cache_bytes=self.cache_bytes, expert_cache=self.expert_bytes)
 
     def load(self, chat: ChatFormat | None = None) -> Answering:
         """Loads the model; the large tensors stay in the mapped files.
@@ -54,10 +71,9 @@ class Local:
         """
         from ..scheduling.scheduler import Limits
         from .answering import Answering, Options
-        from .load import LoadOptions, load_runner
+        from .load import load_runner
 
-        options = LoadOptions(dense=self.dense, cache_bytes=self.cache_bytes, expert_cache=self.expert_bytes)
-        runner = load_runner(self.folder, options)
+        runner = load_runner(self.folder, self._options())
         try:
             chat = chat or self.chat(runner.vocab_size)
             limits = Limits(batch=self.batch, prefix_bytes=self.prefix_bytes)

@@ -78,7 +78,8 @@ def backends(folders: dict[str, Path]):
     made = {family: NativeBackend.open(str(folder), ["tiny"], {}) for family, folder in folders.items()}
     yield made
     for backend in made.values():
-        backend._answering.close()
+        if backend._answering is not None:
+            backend._answering.close()
 
 
 async def ask(backend: NativeBackend, request: GenerationRequest) -> list:
@@ -177,10 +178,9 @@ def test_the_formats_own_rendering_of_a_call_is_what_the_grammar_allows(backends
 
 @pytest.mark.parametrize("budget", [0, 1, 17])
 async def test_thinking_ends_at_its_budget_and_the_answer_begins(backends, budget: int):
-    close = backends["k3"]._local.chat().tokenizer.special("<|close|>")
-    given = request(
-        thinking_budget=budget, max_tokens=60, sampling=Sampling(seed=2, logit_bias={close: -100})
-    )
+    special = backends["k3"]._local.chat().tokenizer.special
+    never = {special(name): -100 for name in ("<|open|>", "<|close|>", "<|sep|>")}
+    given = request(thinking_budget=budget, max_tokens=40, sampling=Sampling(seed=2, logit_bias=never))
     events = await ask(backends["k3"], given)
     assert [event.reasoning_tokens for event in events if isinstance(event, Usage)][-1] == budget
     assert bool(joined(events, ReasoningDelta)) == (budget > 0) and joined(events, TextDelta)
