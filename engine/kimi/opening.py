@@ -41,7 +41,6 @@ class Local:
     def chat(self, vocab_size: int | None = None) -> ChatFormat:
         """Its chat format (reads the vocabulary, not the weights)."""
         from .chat.format import ChatFormat
-    from .load import LoadOptions
 
         return ChatFormat.load(
             self.folder, vocab_size=vocab_size, chat_template=self.chat_template, source=self.name
