@@ -137,7 +137,14 @@ class Child:
 
         thinking = ends_inside_thinking(text)
         self.say({"id": number, "thinking": thinking, "input_tokens": len(tokens)})
-        answer = self._engine.answer(tokens, wanted, say, lambda: number in self._aborted, thinking=thinking)
+        answer = self._engine.answer(
+            tokens,
+            wanted,
+            say,
+            lambda: number in self._aborted,
+            thinking=thinking,
+            begun=lambda cached: self.say({"id": number, "cached_tokens": cached}),
+        )
         self.say({"id": number, "done": dataclasses.asdict(answer)})
         self._aborted.discard(number)
 

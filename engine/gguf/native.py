@@ -200,6 +200,7 @@ class Engine:
         stopped: Callable[[], bool],
         *,
         thinking: bool,
+        begun: Callable[[int], None] = lambda _: None,
     ) -> Answer:
         """Writes an answer piece by piece.
 
@@ -207,6 +208,7 @@ class Engine:
             say: takes a piece, and where they are wanted the chances of its token, the chosen one first.
             thinking: whether the prompt ends inside of a thinking block.
             stopped: asked between tokens and blocks.
+            begun: told how many tokens of the prompt were known before, when it is read.
 
         Raises:
             Overflow: the prompt leaves no room for an answer.
@@ -217,6 +219,7 @@ class Engine:
         cached = self._read(prompt, stopped)
         if cached is None:
             return Answer("aborted", len(prompt), 0, 0, 0, False)
+        begun(cached)
         run = _Run(self._vocabulary, wanted, thinking)
         position, reason = len(prompt), "aborted"
         try:

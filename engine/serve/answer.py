@@ -79,6 +79,8 @@ async def answer(
         for task in (sending, leaving):
             task.cancel()
         await asyncio.wait([sending, leaving])
+        if not sending.cancelled():
+            sending.exception()  # somebody has looked at it: nothing is said of it later
 
 
 async def send_json(
@@ -89,7 +91,11 @@ async def send_json(
     *,
     content_type: str = "application/json",
 ) -> None:
-    body = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode()
+    body = (
+        value
+        if isinstance(value, bytes)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    )
     pairs = {"content-type": content_type, "content-length": str(len(body)), **(headers or {})}
     await send({"type": "http.response.start", "status": status, "headers": _raw(pairs)})
     await send({"type": "http.response.body", "body": body})

@@ -55,7 +55,10 @@ class MessageWriter:
         if not self._started:
             self._started = True
             message = {**self._head(), "content": [], "stop_reason": None, "stop_sequence": None}
-            yield event_line("message_start", {"message": {**message, "usage": self.usage()}})
+            # Clients add these counts to later ones: none is said before it is known how it divides.
+            known = self._usage is not None and self._usage.cached_tokens is not None
+            usage = self.usage() if known else {"input_tokens": 0, "output_tokens": 0}
+            yield event_line("message_start", {"message": {**message, "usage": usage}})
         yield from self._said(event)
 
     def end(self) -> Iterator[bytes]:

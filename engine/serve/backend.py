@@ -35,6 +35,7 @@ class Sampling:
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    """0: all tokens."""
     min_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
@@ -127,8 +128,9 @@ GenerationEvent = (
 )
 """``ToolCallArguments`` are all the pieces of ``ToolCallEnd.arguments``; ``Finished`` is the last event.
 
-``Usage`` may come as soon as the prompt is counted, and comes (again) before ``Finished``: the last one
-holds. Its ``reasoning_tokens`` are a part of ``output_tokens``, its ``cached_tokens`` of ``input_tokens``.
+``Usage`` may come as soon as the prompt is read (its tokens, and how many of them were cached), and
+comes (again) before ``Finished``: the last one holds. Its ``reasoning_tokens`` are a part of
+``output_tokens``, its ``cached_tokens`` of ``input_tokens``.
 """
 
 

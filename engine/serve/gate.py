@@ -9,14 +9,16 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .answer import GONE, ClientGone, Receive, Send, send_json
 from .failing import Form, Problem, problem_of
 from .logs import say
-from .metrics import Metrics
 from .record import Record
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
 
 OPEN = frozenset(["/health", "/ready"])
 """Asked by load balancers, which have no key."""
@@ -88,7 +90,8 @@ class Gate:
             record.status = record.status or GONE
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this request only
             problem = problem_of(error)
-            record.error, record.cause = problem.code, _cause(error)
+            record.error = problem.code
+            record.cause = _cause(error) if problem.status == 500 else ""
             if not started:
                 body = problem.body(form_of(scope["path"]), record.id)
                 try:

@@ -99,7 +99,7 @@ class LlamaBackend:
         if sampling.logit_bias:
             raise Unsupported("logit_bias", "not by this backend")
         if any(isinstance(part, ImagePart) for message in request.messages for part in message.parts):
-            raise Unsupported("messages", "this model cannot see images")
+            raise Refused("this model cannot see images", parameter="messages")
         for name in request.template:
             if name not in _TEMPLATE:
                 raise Unsupported(f"chat_template_kwargs.{name[:64]}", "not by this backend")
@@ -190,7 +190,7 @@ class _Run:
     """What one answer keeps track of."""
 
     def __init__(self, request: GenerationRequest) -> None:
-        self.prompt = 0
+        self.prompt = self.cached = 0
         self._told = False
         self._stops = StopFilter(request.sampling.stop)
         self._several = request.parallel_tool_calls
@@ -205,6 +205,8 @@ class _Run:
     def watch(self, answer: dict[str, Any]) -> None:
         if "input_tokens" in answer:
             self.prompt = answer["input_tokens"]
+        if "cached_tokens" in answer:
+            self.cached = answer["cached_tokens"]
         if chances := answer.get("chances"):
             chosen, *top = [_chance(data, logprob) for data, logprob in chances]
             self._chances.append(TokenLogprobs(chosen, tuple(top)))
@@ -214,7 +216,7 @@ class _Run:
         if not self._told:
             self._told = True
             if not isinstance(event, Usage | Finished):
-                shown.append(Usage(input_tokens=self.prompt))
+                shown.append(Usage(input_tokens=self.prompt, cached_tokens=self.cached))
         if isinstance(event, TextDelta):
             if text := self._stops.feed(event.text):
                 shown += [*self._taken(), TextDelta(text=text)]

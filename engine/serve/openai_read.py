@@ -268,7 +268,7 @@ def _sampling(fields: Fields) -> Sampling:
     return Sampling(
         temperature=fields.number("temperature", 0, 2),
         top_p=fields.number("top_p", 0, 1),
-        top_k=None if top_k in (-1, 0) and top_k is not None else top_k,
+        top_k=0 if top_k == -1 else top_k,
         min_p=fields.number("min_p", 0, 1),
         frequency_penalty=fields.number("frequency_penalty", -2, 2),
         presence_penalty=fields.number("presence_penalty", -2, 2),

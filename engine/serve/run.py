@@ -79,7 +79,7 @@ def serve(backend: Backend, settings: Settings, *, version: str) -> int:
         raise UsageError(
             f"--host {settings.host} lets others in, but there is no key", hint="give --api-key-file FILE"
         )
-    listening = _listen(settings.host, settings.port)
+    listening = listen(settings.host, settings.port)
     try:
         return asyncio.run(_serve(backend, settings, version, listening))
     finally:
@@ -105,8 +105,8 @@ async def _serve(backend: Backend, settings: Settings, version: str, listening: 
             await backend.close()
 
 
-async def _until_ended(server: Server, settings: Settings, listening: socket.socket, ending: _Ending) -> int:
-    take_library_logs()
+def web_server(server: Server) -> uvicorn.Server:
+    """The web server around an application: one HTTP/1.1 parser with limits, no signals, no own logs."""
     config = uvicorn.Config(
         server.asgi,
         http="h11",
@@ -121,7 +121,12 @@ async def _until_ended(server: Server, settings: Settings, listening: socket.soc
         timeout_graceful_shutdown=_CLOSING_S,
         backlog=2048,
     )
-    web = _Web(config)
+    return _Web(config)
+
+
+async def _until_ended(server: Server, settings: Settings, listening: socket.socket, ending: _Ending) -> int:
+    take_library_logs()
+    web = web_server(server)
     serving = asyncio.ensure_future(web.serve(sockets=[listening]))
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -197,7 +202,12 @@ class _Web(uvicorn.Server):
         yield
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one.
+
+    Raises:
+        ConfigError: no such address, or it is taken.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -207,6 +217,8 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"--host {host} is no address of this machine: {error.strerror}") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Inherited by connections: small pieces of an answer wait for nobody.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listening.bind(address)
         listening.listen(2048)
         listening.setblocking(False)

@@ -77,6 +77,7 @@ def main() -> int:
         # Modules that stand on an extra are imported behind a check that names it.
         extras = (
             *("app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools"),
+            *("engine.serve.app", "engine.serve.metrics", "engine.serve.run"),
         )
         numeric = ("whimbrel.kernels.", "whimbrel.engine.kimi.", "whimbrel.engine.scheduling.")  # whole packages that stand on numpy
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
