@@ -93,6 +93,11 @@ def using(variant: str, threads: int = 0) -> Iterator[None]:
         _numpy_forced = before
 
 
+def forget() -> None:
+    """Looks for the library anew at the next call, after a build."""
+    _load.cache_clear()
+
+
 def pointer(array: Array) -> int:
     """The address of a C-contiguous array's first element, for a `c_void_p` parameter."""
     assert array.flags.c_contiguous
