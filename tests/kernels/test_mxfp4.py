@@ -41,11 +41,13 @@ def test_products_of_every_shape_stay_within_the_error(variant: str, precision: 
 
 @pytest.mark.parametrize("tokens", [1, 4, 16, 64])
 def test_the_error_at_the_size_of_an_expert_is_not_above_the_limit(variant: str, tokens: int):
-    x, packed, scales = _case(3, tokens, 192, 3584)
+    x, packed, scales = _case(3, 64, 96, 3584)
     x /= np.abs(x).max(axis=1, keepdims=True)  # no token outweighs the others
     exact = reference.matmul(x, packed, scales)
     for precision, limit in (("int8", 5.5e-3), ("bf16", 1.7e-3), ("f32", 1e-6)):
-        assert _error(mxfp4.matmul(x, packed, scales, precision=precision), exact) <= limit  # type: ignore[arg-type]
+        parts = np.split(x, 64 // tokens)
+        value = np.concatenate([mxfp4.matmul(part, packed, scales, precision=precision) for part in parts])  # type: ignore[arg-type]
+        assert _error(value, exact) <= limit
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
