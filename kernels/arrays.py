@@ -43,7 +43,7 @@ def check_dtype(name: str, array: Array, *dtypes: str) -> None:
 
 
 def bf16_bits(name: str, array: Array) -> Array:
-    """A bfloat16 array (ml_dtypes, or its bits as uint16) as C-contiguous uint16, copied only if it must be."""
+    """A bfloat16 array (ml_dtypes, or bits as uint16) as C-contiguous uint16, copied only if it must be."""
     check_dtype(name, array, "bfloat16", "uint16")
     return np.ascontiguousarray(array).view(np.uint16)
 
