@@ -9,15 +9,18 @@
 
 namespace {
 
-// All eight tiles as 16 rows of 64 bytes; undone by _tile_release().
-WHIMBREL_TILE_CODE inline void begin_tiles() {
-    struct alignas(64) {
-        uint8_t palette = 1, start = 0, reserved[14] = {};
-        uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-        uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } config;
-    _tile_loadconfig(&config);
-}
+// All eight tiles as 16 rows of 64 bytes; undone by end_tiles().
+struct alignas(64) TileConfig {
+    uint8_t palette = 1, start = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+// Not a local variable: compilers know of the first eight bytes only that the instruction reads.
+static const TileConfig kTileConfig;
+
+WHIMBREL_TILE_CODE inline void begin_tiles() { _tile_loadconfig(&kTileConfig); }
+
+WHIMBREL_TILE_CODE inline void end_tiles() { _tile_release(); }
 
 }  // namespace
 #else
