@@ -20,7 +20,7 @@ from whimbrel.engine.chat import (
     Usage,
 )
 from whimbrel.engine.serve.app import Limits, Server
-from whimbrel.engine.serve.backend import Figure, GenerationEvent, GenerationRequest
+from whimbrel.engine.serve.backend import Backend, Figure, GenerationEvent, GenerationRequest
 from whimbrel.engine.serve.run import listen, web_server
 
 Script = Callable[[GenerationRequest], AsyncGenerator[GenerationEvent]]
@@ -132,9 +132,9 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    script: Script | Scripted, *, limits: Limits | None = None, keys: Sequence[str] = ()
+    script: Script | Backend, *, limits: Limits | None = None, keys: Sequence[str] = ()
 ) -> AsyncIterator[Running]:
-    backend = script if isinstance(script, Scripted) else Scripted(script)
+    backend: Any = script if hasattr(script, "generate") else Scripted(script)  # pyright: ignore
     server = Server(backend, version="1.2.3", limits=limits, keys=keys)
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
