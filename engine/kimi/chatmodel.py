@@ -59,7 +59,9 @@ class KimiModel:
     @property
     def capabilities(self) -> Capabilities:
         sees = False if self._answering is None else self._answering.sees_images
-        return Capabilities(tools=True, parallel_tools=True, images=sees, effort=True, deterministic=True)
+        # Rounded arithmetic depends on how many tokens a step has, so on what was cached and who else asks.
+        exact = self._local.exact
+        return Capabilities(tools=True, parallel_tools=True, images=sees, effort=True, deterministic=exact)
 
     def count_tokens(self, history: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
         """Exact: the tokens of the prompt as the checkpoint's format makes it."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
 PREFIX = "WHIMBREL_KIMI_"
 """Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
-mapped), DENSE (stored or int8), BATCH (requests at a time), SPECULATE (tokens guessed ahead),
+mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), SPECULATE (tokens guessed ahead),
 CHAT_TEMPLATE (a file)."""
 
 _BATCH = 32
@@ -34,6 +34,8 @@ class Local:
     prefix_bytes: int = 1 << 30
     expert_bytes: int | None = None
     dense: Literal["stored", "int8"] = "stored"
+    exact: bool = False
+    """Float32 throughout: slower, and an answer does not depend on what else is in the batch."""
     batch: int = _BATCH
     speculate: int = 0
     chat_template: Path | None = None
@@ -59,7 +61,13 @@ class Local:
     def _options(self) -> LoadOptions:
         from .load import LoadOptions
 
-        return LoadOptions(dense=self.dense, cache_bytes=self.cache_bytes, expert_cache=self.expert_bytes)
+        return LoadOptions(
+            exact=self.exact,
+            dense=self.dense,
+            cache="f32" if self.exact else "bf16",
+            cache_bytes=self.cache_bytes,
+            expert_cache=self.expert_bytes,
+        )
 
     def load(self, chat: ChatFormat | None = None) -> Answering:
         """Loads the model; the large tensors stay in the mapped files.
@@ -112,6 +120,7 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
         prefix_bytes=1 << 30 if prefix is None else prefix << 20,
         expert_bytes=experts << 20 if experts else None,
         dense="int8" if dense == "int8" else "stored",
+        exact=bool(_number(environ, "EXACT")),
         batch=min(2048, _number(environ, "BATCH") or _BATCH),
         speculate=min(64, _number(environ, "SPECULATE") or 0),
         chat_template=Path(template).expanduser() if template else None,

@@ -17,7 +17,7 @@ from tests.engine.kimi.test_answering import READ, SCHEMA
 from tests.engine.serve.scripted import Running, running
 
 TOOL = {"type": "function", "function": {"name": READ.name, "description": "", "parameters": READ.parameters}}
-SETTINGS = {"WHIMBREL_KIMI_CACHE_MIB": "64", "WHIMBREL_KIMI_BATCH": "32"}
+SETTINGS = {"WHIMBREL_KIMI_CACHE_MIB": "64", "WHIMBREL_KIMI_BATCH": "32", "WHIMBREL_KIMI_EXACT": "1"}
 
 
 @pytest.fixture
