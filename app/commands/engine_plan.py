@@ -128,8 +128,8 @@ def _caches(config: KimiConfig, request: Request) -> None:
     sizes = cache_sizes(config, request.cache)
     if sizes.fixed:
         click.echo(
-            f"  linear attention     {sizes.state / 1e6:,.1f} MB of state and {sizes.convolution / 1e6:,.1f} MB "
-            "of convolution inputs, whatever the length"
+            f"  linear attention     {sizes.state / 1e6:,.1f} MB of state and "
+            f"{sizes.convolution / 1e6:,.1f} MB of convolution inputs, whatever the length"
         )
 
 

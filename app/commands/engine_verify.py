@@ -33,6 +33,7 @@ NOT_WITHIN = 4
     "--dense", type=click.Choice(["stored", "int8"]), default="stored", show_default=True,
     help="Round the dense matrices to eight bits, to see what that costs.",
 )  # fmt: skip
+@click.option("--accept-licence", is_flag=True, help="Accept the licence of the checkpoint now.")
 @click.option("--fast", is_flag=True, help="Round activations as in normal use, to see what that costs.")
 def command(
     folder: Path,
@@ -41,6 +42,7 @@ def command(
     tolerance: float,
     expert_cache: int | None,
     dense: str,
+    accept_licence: bool,
     fast: bool,
 ) -> None:
     """Run the checkpoint in DIR and compare its numbers with the golden ones stored in it.
@@ -52,7 +54,9 @@ def command(
     need_native()
     from ...engine.kimi.load import LoadOptions, load_runner
     from ...engine.kimi.verify import verify
+    from ..licences import require_licence
 
+    require_licence(folder, accept=accept_licence)
     options = LoadOptions(
         sets=sets,
         exact=not fast,

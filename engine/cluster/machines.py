@@ -1,4 +1,4 @@
-"""Machines as a planner sees them: memory, bandwidth, how many share a fast link; and sizes as people write them."""
+"""Machines as a planner sees them (memory, bandwidth, fast links), and sizes as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model of the family would lie on given machines, by its config alone: arithmetic, nothing is loaded."""
+"""How a model of the family would lie on given machines: arithmetic over its config, nothing is loaded."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def weigh(config: KimiConfig, request: Request) -> Weights:
 
 
 def cache_sizes(config: KimiConfig, kind: Cache) -> Caches:
-    """Per sequence, over all layers. Scales of the fp8 forms are float32 (one per 128 values, one per key)."""
+    """Per sequence, over all layers. The fp8 forms have float32 scales (one per 128 values, one per key)."""
     mla, kda, dsa = config.mla, config.kda, config.dsa
     full = len(config.full_layers)
     latent = indexer = 0

@@ -52,7 +52,12 @@ class NativeBackend:
         thinks = None if answering is None else answering.thinks
         sees = None if answering is None else answering.sees_images
         return Capabilities(
-            tools=True, parallel_tools=True, images=sees, reasoning=thinks, effort=thinks, deterministic=True
+            tools=True,
+            parallel_tools=True,
+            images=sees,
+            reasoning=thinks,
+            effort=thinks,
+            deterministic=self._local.exact,
         )
 
     async def start(self) -> None:

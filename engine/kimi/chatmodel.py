@@ -40,6 +40,7 @@ class KimiModel:
         self._local = local
         self._answering: Answering | None = None
         self._chat: ChatFormat | None = None
+        self._window: int | None = None
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
@@ -49,12 +50,18 @@ class KimiModel:
 
     @property
     def context_window(self) -> int | None:
-        return None if self._answering is None else self._answering.window
+        if self._answering is not None:
+            return self._answering.window
+        if self._window is None:
+            self._window = self._local.window()
+        return self._window
 
     @property
     def capabilities(self) -> Capabilities:
         sees = False if self._answering is None else self._answering.sees_images
-        return Capabilities(tools=True, parallel_tools=True, images=sees, effort=True, deterministic=True)
+        # Rounded arithmetic depends on how many tokens a step has, so on what was cached and who else asks.
+        exact = self._local.exact
+        return Capabilities(tools=True, parallel_tools=True, images=sees, effort=True, deterministic=exact)
 
     def count_tokens(self, history: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
         """Exact: the tokens of the prompt as the checkpoint's format makes it."""

@@ -13,11 +13,12 @@ from ...sandbox.base.errors import ConfigError, WhimbrelError
 if TYPE_CHECKING:
     from .answering import Answering
     from .chat.format import ChatFormat
+    from .load import LoadOptions
 
 _NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
 PREFIX = "WHIMBREL_KIMI_"
 """Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
-mapped), DENSE (stored or int8), BATCH (requests at a time), SPECULATE (tokens guessed ahead),
+mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), SPECULATE (tokens guessed ahead),
 CHAT_TEMPLATE (a file)."""
 
 _BATCH = 32
@@ -33,6 +34,8 @@ class Local:
     prefix_bytes: int = 1 << 30
     expert_bytes: int | None = None
     dense: Literal["stored", "int8"] = "stored"
+    exact: bool = False
+    """Float32 throughout: slower, and an answer does not depend on what else is in the batch."""
     batch: int = _BATCH
     speculate: int = 0
     chat_template: Path | None = None
@@ -45,6 +48,27 @@ class Local:
             self.folder, vocab_size=vocab_size, chat_template=self.chat_template, source=self.name
         )
 
+    def window(self) -> int:
+        """Tokens of prompt and answer, without loading the model.
+
+        Raises:
+            ConfigError: config.json is not what it should be.
+        """
+        from .load import window
+
+        return window(self.folder, self._options())
+
+    def _options(self) -> LoadOptions:
+        from .load import LoadOptions
+
+        return LoadOptions(
+            exact=self.exact,
+            dense=self.dense,
+            cache="f32" if self.exact else "bf16",
+            cache_bytes=self.cache_bytes,
+            expert_cache=self.expert_bytes,
+        )
+
     def load(self, chat: ChatFormat | None = None) -> Answering:
         """Loads the model; the large tensors stay in the mapped files.
 
@@ -54,10 +78,9 @@ class Local:
         """
         from ..scheduling.scheduler import Limits
         from .answering import Answering, Options
-        from .load import LoadOptions, load_runner
+        from .load import load_runner
 
-        options = LoadOptions(dense=self.dense, cache_bytes=self.cache_bytes, expert_cache=self.expert_bytes)
-        runner = load_runner(self.folder, options)
+        runner = load_runner(self.folder, self._options())
         try:
             chat = chat or self.chat(runner.vocab_size)
             limits = Limits(batch=self.batch, prefix_bytes=self.prefix_bytes)
@@ -97,6 +120,7 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
         prefix_bytes=1 << 30 if prefix is None else prefix << 20,
         expert_bytes=experts << 20 if experts else None,
         dense="int8" if dense == "int8" else "stored",
+        exact=bool(_number(environ, "EXACT")),
         batch=min(2048, _number(environ, "BATCH") or _BATCH),
         speculate=min(64, _number(environ, "SPECULATE") or 0),
         chat_template=Path(template).expanduser() if template else None,

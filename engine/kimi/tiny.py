@@ -18,6 +18,7 @@ import numpy as np
 from ...kernels.mxfp4 import quantise
 from ...sandbox.base.errors import UsageError
 from ...sandbox.base.files import atomic_write
+from ..cluster.licence import TINY_LICENCE
 from .chat.standin import ENCODER_FILE, TINY_TEMPLATE, encoder_source
 from .config import parse_config
 from .inventory import MXFP4_GROUP, Tensor, text_tensors, vision_tensors
@@ -27,10 +28,6 @@ from .tokenizer import K3_SPECIALS, RANKS_FILE, SPECIAL_SLOTS, write_ranks
 from .vocabulary import small_ranks
 
 Family = Literal["k3", "k31", "kimi-linear"]
-LICENCE_TEXT: Final = (
-    "Random numbers made by `whimbrel engine tiny`.\n\n"
-    "Nobody claims any right in this checkpoint: do with it what you like. It comes without any warranty.\n"
-)
 K2_SPECIALS: Final = {
     0: "[BOS]",
     1: "[EOS]",
@@ -116,7 +113,7 @@ def make_tiny(folder: Path, options: TinyOptions) -> int:
     files = {
         "model.safetensors.index.json": index_of(named),
         RANKS_FILE: write_ranks(ranks),
-        "LICENSE": LICENCE_TEXT.encode(),
+        "LICENSE": TINY_LICENCE.encode(),
         **_side_files(options, raw, len(ranks)),
     }
     for name, content in files.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 # Some prose, code and JSON, so that the merges are not those of one kind of text.
 _TEXT = """The whimbrel crosses the ocean in one flight, and the storms on the way are a part of the journey.
@@ -21,7 +22,7 @@ class Reader:
         with open(self.path, encoding=self.encoding) as file:
             return file.read()
 {"name": "read_file", "arguments": {"path": "app/main.py", "start": 10, "lines": 20}}
-message role="system" type="tool-declare" name="user" assistant tool think response tools call argument index key
+message role="system" type="tool-declare" name="user" assistant tool think response tools call
 """
 
 
@@ -33,7 +34,7 @@ def small_ranks(merges: int = 256) -> dict[bytes, int]:
     while len(ranks) < 256 + merges:
         pairs: Counter[tuple[bytes, bytes]] = Counter()
         for word, parts in pieces.items():
-            for pair in zip(parts, parts[1:], strict=False):
+            for pair in pairwise(parts):
                 pairs[pair] += words[word]
         if not pairs:
             break

@@ -12,7 +12,7 @@ from .request import Array, Choice, Sampling
 
 _GREEDY = 1e-5
 """Temperatures below are greedy: scores divided by less leave one token anyway."""
-_HEAD = 2048
+_HEADS = (1024, 16_384)
 """Likeliest tokens sorted first; a nucleus is nearly always among them."""
 
 
@@ -114,9 +114,11 @@ def _nucleus(chances: Array, top_p: float, ids: Array | None) -> Array:
     """Ids of the smallest set of likeliest tokens that holds ``top_p`` of the mass, descending."""
     if ids is None:
         total = float(chances.sum(dtype=np.float64))
-        ids = top_ids(chances, _HEAD)
-        if float(chances[ids].sum(dtype=np.float64)) < top_p * total:
-            ids = np.argsort(-chances, kind="stable")
+        for head in (*_HEADS, chances.size):
+            ids = top_ids(chances, head)
+            if float(chances[ids].sum(dtype=np.float64)) >= top_p * total:
+                break
+        assert ids is not None
     else:
         total = float(chances[ids].sum(dtype=np.float64))
     kept = chances[ids].astype(np.float64)

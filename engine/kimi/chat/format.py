@@ -79,7 +79,7 @@ class ChatFormat(ABC):
     stop_ids: frozenset[int]
     """Ids after which nothing more is to be generated."""
     think_close_ids: tuple[int, ...]
-    """Forced by a thinking budget: they close the thinking and open the response. Empty: no thinking channel."""
+    """What a thinking budget forces: they close the thinking and open the response. Empty: there is none."""
     notices: tuple[str, ...]
     """What a person should be told once."""
 

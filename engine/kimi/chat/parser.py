@@ -1,8 +1,8 @@
 """What the model writes, token by token, as stream events.
 
-Markers are told by token ids, never by text: a control token followed by its tag and the separator token. Text
-is passed on as it comes, except the tag of a marker that is not complete and a character whose bytes are not
-all there. Arguments are made into JSON while they come; a string is streamed, everything else is checked first.
+Markers are told by token ids, never by text: a control token followed by its tag and the separator token.
+Text is passed on as it comes, except the tag of a marker that is not complete and a character whose bytes are
+not all there. Arguments are made into JSON while they come: a string is streamed, all else is checked first.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class Sentences:
             return ""
         which = "effort, tool declarations and the like" if len(self.own) == len(OWN) else ", ".join(self.own)
         return (
-            f"{which}: the prompt uses Whimbrel's own wording, because {self.source} holds no sentence that the "
-            "model is known to be trained with (the checkpoint's encoder file, or --chat-template FILE, has them)"
+            f"{which}: the prompt uses Whimbrel's own wording, because {self.source} does not hold the "
+            "sentences of the release (its encoder file has them; --chat-template FILE names another place)"
         )
 
     def effort(self, value: str) -> str:

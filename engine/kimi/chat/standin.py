@@ -1,4 +1,4 @@
-"""Chat files of checkpoints that we make ourselves: an encoder file and a template, both in our own wording."""
+"""Chat files of checkpoints that we make ourselves: an encoder file and a template in our own wording."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TINY_TEMPLATE: Final = (
 def encoder_source() -> str:
     """A Python file whose string literals hold our own sentences; it is read, never run."""
     lines = [
-        '"""Sentences of the message language, in Whimbrel\'s own wording. Written by `whimbrel engine tiny`."""',
+        '"""Sentences of the message language in our own wording, by `whimbrel engine tiny`."""',
         "",
     ]
     written: list[str] = []

@@ -75,10 +75,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def backends(folders: dict[str, Path]):
-    made = {family: NativeBackend.open(str(folder), ["tiny"], {}) for family, folder in folders.items()}
+    made = {
+        family: NativeBackend.open(str(folder), ["tiny"], {"WHIMBREL_KIMI_EXACT": "1"})
+        for family, folder in folders.items()
+    }
     yield made
     for backend in made.values():
-        backend._answering.close()
+        if backend._answering is not None:
+            backend._answering.close()
 
 
 async def ask(backend: NativeBackend, request: GenerationRequest) -> list:
@@ -175,12 +179,16 @@ def test_the_formats_own_rendering_of_a_call_is_what_the_grammar_allows(backends
         assert not fits or guide.satisfied
 
 
+def no_markers(backend: NativeBackend, seed: int, **more) -> Sampling:
+    """Noise without the tokens of the chat format."""
+    special = backend._local.chat().tokenizer.special
+    names = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>", "[EOS]")
+    return Sampling(seed=seed, logit_bias={special(name): -100 for name in names}, **more)
+
+
 @pytest.mark.parametrize("budget", [0, 1, 17])
 async def test_thinking_ends_at_its_budget_and_the_answer_begins(backends, budget: int):
-    close = backends["k3"]._local.chat().tokenizer.special("<|close|>")
-    given = request(
-        thinking_budget=budget, max_tokens=60, sampling=Sampling(seed=2, logit_bias={close: -100})
-    )
+    given = request(thinking_budget=budget, max_tokens=40, sampling=no_markers(backends["k3"], 2))
     events = await ask(backends["k3"], given)
     assert [event.reasoning_tokens for event in events if isinstance(event, Usage)][-1] == budget
     assert bool(joined(events, ReasoningDelta)) == (budget > 0) and joined(events, TextDelta)
@@ -188,13 +196,17 @@ async def test_thinking_ends_at_its_budget_and_the_answer_begins(backends, budge
 
 
 async def test_a_stop_text_ends_the_answer_before_it_and_chances_belong_to_the_text(backends):
-    plain = await ask(backends["k3"], request(max_tokens=80, top_logprobs=2))
+    plain = await ask(
+        backends["k3"], request(max_tokens=60, top_logprobs=2, sampling=no_markers(backends["k3"], 3))
+    )
     text = joined(plain, TextDelta)
     chances = [event for event in plain if isinstance(event, TokenLogprobs)]
     assert b"".join(each.chosen.data for each in chances).decode("utf-8", "replace") == text
     assert all(each.chosen.logprob <= each.top[0].logprob <= 0 and len(each.top) == 2 for each in chances)
     stop = next(text[at : at + 3] for at in range(10, len(text)) if "\ufffd" not in text[at : at + 3])
-    stopped = await ask(backends["k3"], request(max_tokens=80, sampling=Sampling(seed=3, stop=(stop,))))
+    stopped = await ask(
+        backends["k3"], request(max_tokens=60, sampling=no_markers(backends["k3"], 3, stop=(stop,)))
+    )
     assert joined(stopped, TextDelta) == text[: text.index(stop)]
     assert StoppedBy(stop) in stopped and stopped[-1] == Finished(reason="stop")
 
@@ -242,7 +254,7 @@ async def test_what_cannot_be_served_is_refused_by_the_field_at_fault(backends):
 @pytest.mark.parametrize("family", ["k3", "kimi-linear"])
 async def test_the_agent_talks_to_a_folder(folders, family: str):
     model = load_model(
-        f"kimi:{folders[family]}", environ={"WHIMBREL_KIMI_CACHE_MIB": "64", "WHIMBREL_KIMI_SPECULATE": "4"}
+        f"kimi:{folders[family]}", environ={"WHIMBREL_KIMI_EXACT": "1", "WHIMBREL_KIMI_SPECULATE": "4"}
     )
     history = [user("hi"), written("read_file", {"path": "a"}), user("go on")]
     streams = []
