@@ -40,7 +40,7 @@ from .shared import not_empty
     help="Seconds that running requests get after SIGTERM.",
 )
 def command(**given: Any) -> None:
-    """Serves MODEL (llama:FILE.gguf, llama:smollm2, kimi:DIR) until a signal ends it.
+    """Serves MODEL (kimi:DIR, llama:FILE.gguf, llama:smollm2) until a signal ends it.
 
     \b
     /v1/chat/completions, /v1/models   as of OpenAI
@@ -50,13 +50,10 @@ def command(**given: Any) -> None:
     The log is one JSON object a line on standard error; it holds no prompts, answers or keys.
     SIGTERM lets running requests end; a second one ends them.
 
-    Exit codes: 0 ended by a signal; 2 usage; 5 its licence is not accepted; 8 the model cannot be loaded;
-    10 configuration; 130 and 143 ended by a second signal.
+    Exit codes: 0 ended by a signal; 2 usage; 8 the model cannot be loaded; 10 configuration; 130 and 143
+    ended by a second signal.
     """
     from ...engine.serve.opening import open_server
-    from ..licences import require_for_model
     from ..version import __version__
-
-    require_for_model(given["model"])
 
     sys.exit(open_server(given, version=__version__))

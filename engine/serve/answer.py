@@ -21,6 +21,10 @@ GONE = 499
 """Status, in the log and the metrics only, of a request whose client left before the answer."""
 
 
+_TOGETHER = 64
+"""Pieces of a stream in one packet, where the model is faster than the client."""
+
+
 class ClientGone(Exception):
     """Nobody is there any more to take the answer."""
 
@@ -124,8 +128,9 @@ async def _stream(
 ) -> None:
     """The status waits for the first event, so that a refusal is a refusal; but not for ever."""
     started = False
+    pieces: list[bytes] = []
 
-    async def put(*pieces: bytes, more: bool = True) -> None:
+    async def put(*parts: bytes, more: bool = True) -> None:
         nonlocal started
         if not started:
             started = True
@@ -135,7 +140,7 @@ async def _stream(
             await _patiently(
                 send({**start, "headers": _raw(headers | {"x-accel-buffering": "no"})}), patience
             )
-        body = {"type": "http.response.body", "body": b"".join(pieces), "more_body": more}
+        body = {"type": "http.response.body", "body": b"".join(parts), "more_body": more}
         await _patiently(send(body), patience)
 
     try:
@@ -147,17 +152,20 @@ async def _stream(
                 continue
             if event is None:
                 break
-            if pieces := list(writer.feed(event)):
+            pieces += writer.feed(event)
+            # What is there already goes out together.
+            if pieces and not (job.ready and len(pieces) < _TOGETHER):
                 await put(*pieces)
-        await put(*writer.end(), more=False)
+                pieces.clear()
+        await put(*pieces, *writer.end(), more=False)
     except ClientGone:
         raise
     except Exception as error:
-        if not started:
+        if not (started or pieces):
             raise
         problem = problem_of(error)
         record.error, record.cause = problem.code, type(error).__name__
-        await put(writer.error(problem.body(form, record.id)), more=False)
+        await put(*pieces, writer.error(problem.body(form, record.id)), more=False)
 
 
 async def _patiently(sending: Awaitable[None], patience: Patience) -> None:

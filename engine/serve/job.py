@@ -58,6 +58,11 @@ class Job:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([task])
 
+    @property
+    def ready(self) -> bool:
+        """Whether ``next`` has something without waiting."""
+        return not self._events.empty()
+
     async def next(self, timeout_s: float | None = None) -> GenerationEvent | None:
         """The next event, or None after the last one.
 

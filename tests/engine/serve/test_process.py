@@ -52,6 +52,12 @@ def started(*command: str, env: dict[str, str] | None = None) -> Iterator[Proces
         popen.communicate()
 
 
+def _child_of(pid: int) -> int:
+    """The process that runs the model: the only one that the server has started."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
 @pytest.mark.parametrize(
     ("drain", "let_go", "signals", "code", "last"),
     [
@@ -157,6 +163,17 @@ def test_a_real_model_answers_both_forms_and_stops_when_nobody_listens() -> None
             body = {"model": "smollm2", "messages": hello, "max_tokens": 4}
             message = httpx.post(f"{process.url}/messages", json=body, timeout=30, trust_env=False).json()
             assert message["type"] == "message" and message["stop_reason"] == "max_tokens"
+            endless = client.chat.completions.create(
+                model="smollm2", messages=hello, stream=True, max_tokens=900
+            )
+            pieces = iter(endless)
+            next(pieces)
+            os.kill(_child_of(process.popen.pid), signal.SIGKILL)
+            with pytest.raises(openai.APIError, match="failed on this request"):
+                list(pieces)
+            # The request that was running is lost; the next one has a process of its own.
+            again = client.chat.completions.create(**greedy)
+            assert again.choices[0].message.content == text
         process.popen.send_signal(signal.SIGTERM)
         lines: list[dict[str, Any]] = []
         while not lines or lines[-1]["event"] != "ended":
