@@ -54,6 +54,9 @@ def command(**given: Any) -> None:
     ended by a second signal.
     """
     from ...engine.serve.opening import open_server
+    from ..licences import require_for_model
     from ..version import __version__
+
+    require_for_model(given["model"])
 
     sys.exit(open_server(given, version=__version__))
