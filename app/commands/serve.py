@@ -40,7 +40,7 @@ from .shared import not_empty
     help="Seconds that running requests get after SIGTERM.",
 )
 def command(**given: Any) -> None:
-    """Serves MODEL (kimi:DIR, llama:FILE.gguf, llama:smollm2) until a signal ends it.
+    """Serves MODEL (llama:FILE.gguf, llama:smollm2, kimi:DIR) until a signal ends it.
 
     \b
     /v1/chat/completions, /v1/models   as of OpenAI

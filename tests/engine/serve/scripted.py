@@ -134,7 +134,7 @@ class Running:
 async def running(
     script: Script | Backend, *, limits: Limits | None = None, keys: Sequence[str] = ()
 ) -> AsyncIterator[Running]:
-    backend: Any = Scripted(script) if not hasattr(script, "generate") else script
+    backend: Any = script if hasattr(script, "generate") else Scripted(script)  # pyright: ignore
     server = Server(backend, version="1.2.3", limits=limits, keys=keys)
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
