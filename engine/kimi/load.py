@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ...sandbox.base.errors import ConfigError
-from . import threads  # noqa: F401 - before whatever imports numpy
+from . import threads  # noqa: F401  # pyright: ignore[reportUnusedImport] - before numpy
 from .checkpoint import Checkpoint
 from .config import KimiConfig, load_config
 from .experts import ExpertSource, ExpertTable, MappedExperts, NoExperts
