@@ -1,6 +1,6 @@
 """The kernels' shared library: found, checked, loaded with ctypes; or the reason why numpy serves instead.
 
-`WHIMBREL_KERNELS` names a variant (portable, avx2, avx512) or `numpy`; `WHIMBREL_THREADS` the number of
+`WHIMBREL_KERNELS` names a variant (portable, avx2, avx512, amx) or `numpy`; `WHIMBREL_THREADS` the number of
 threads.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from ..arrays import Array, KernelError
 from . import build
 
-VARIANTS = ("portable", "avx2", "avx512")
+VARIANTS = ("portable", "avx2", "avx512", "amx")
 REBUILD = "python -m whimbrel.kernels.native.build"
 
 _numpy_forced = False
@@ -30,7 +30,7 @@ class Status:
     """What `doctor` says."""
 
     variant: str
-    """portable, avx2, avx512, or numpy."""
+    """portable, avx2, avx512, amx (avx512 with the tile unit), or numpy."""
     threads: int
     """0 with numpy: its own threads are not ours to count."""
     reason: str
