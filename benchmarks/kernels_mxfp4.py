@@ -47,7 +47,9 @@ def error(value: np.ndarray, exact: np.ndarray) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--shape", nargs="+", default=["3072x3584", "3584x3072"])
     parser.add_argument("--tokens", type=int, nargs="+", default=[1, 4, 8, 16, 64, 512])
@@ -78,7 +80,8 @@ def main() -> None:
             rivals = [
                 made
                 for repacked in (False, True)
-                if rival and (made := rival.matrices(ggml.MXFP4, rows, columns, blocks[: len(used)], repacked))
+                if rival
+                and (made := rival.matrices(ggml.MXFP4, rows, columns, blocks[: len(used)], repacked))
             ]
             for made in rivals:
                 made.prepare(x)

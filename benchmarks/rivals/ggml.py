@@ -51,7 +51,9 @@ class Ggml:
         function.restype = _P
         return function()
 
-    def matrices(self, kind: int, rows: int, columns: int, contents: list[bytes], repacked: bool) -> Matrices | None:
+    def matrices(
+        self, kind: int, rows: int, columns: int, contents: list[bytes], repacked: bool
+    ) -> Matrices | None:
         """Copies in ggml's layout (`contents`), repacked for the processor or not; None where it cannot."""
         buffer_type = self.repacked if repacked else self.plain
         return None if buffer_type is None else Matrices(self, kind, rows, columns, contents, buffer_type)

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from ..arrays import Array, KernelError
 from . import build
 
@@ -102,14 +100,6 @@ def pointer(array: Array) -> int:
     """The address of a C-contiguous array's first element, for a `c_void_p` parameter."""
     assert array.flags.c_contiguous
     return array.ctypes.data
-
-
-def aligned(*shape: int, dtype: str = "float32") -> Array:
-    """An empty array on a 64-byte border (a kernel's stores then never straddle two lines)."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    room = np.empty(size + 64, np.uint8)
-    offset = -room.ctypes.data % 64
-    return room[offset : offset + size].view(dtype).reshape(shape)
 
 
 def _choose(loaded: ctypes.CDLL, variant: str) -> None:
