@@ -3,47 +3,22 @@
     python benchmarks/kernels_mxfp4.py [--threads 1 2] [--shape 3072x3584 ...] [--tokens 1 4 ...] [--rounds 5]
                                        [--megabytes 400]
 
-Each matrix of a set larger than the caches is multiplied once per round, ours and the rivals' rounds alternate,
-and the best round of each counts. `memory` is the share of the reading speed measured in the same run, `error`
+The matrices of a set larger than the caches are multiplied four at a time, ours and the rivals' in turn, and the
+best four of each count. `memory` is the share of the reading speed measured in the same run, `error`
 the relative RMS error against float64. Absolute times are this machine's; the ratios are what is compared.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
-import time
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from rivals import ggml
+from rivals.measure import GROUP, best, error, read_speed
 from whimbrel.kernels import mxfp4
 from whimbrel.kernels.mxfp4 import reference
 from whimbrel.kernels.native import library
-
-
-def best(rounds: int, *runs: Callable[[], object]) -> list[float]:
-    """Seconds of the best round of each, taken in turn."""
-    times = [float("inf")] * len(runs)
-    for _ in range(rounds):
-        for i, run in enumerate(runs):
-            begin = time.perf_counter()
-            run()
-            times[i] = min(times[i], time.perf_counter() - begin)
-    return times
-
-
-def read_speed(rounds: int = 5) -> float:
-    """Bytes per second that the pool reads from a buffer larger than most caches."""
-    loaded = library.library()
-    assert loaded is not None
-    buffer = np.ones(512 << 20, np.uint8)
-    address, size = ctypes.c_void_p(buffer.ctypes.data), ctypes.c_int64(buffer.nbytes)
-    return buffer.nbytes / best(rounds, lambda: loaded.whimbrel_read(address, size))[0]
-
-
-def error(value: np.ndarray, exact: np.ndarray) -> float:
-    return float(np.sqrt(((value - exact) ** 2).mean() / (exact**2).mean()))
 
 
 def main() -> None:
@@ -67,49 +42,59 @@ def main() -> None:
     for shape in options.shape:
         rows, columns = map(int, shape.split("x"))
         bytes_each = rows * columns // 2 + rows * columns // 32
-        count = max(2, options.megabytes * 1_000_000 // bytes_each)
+        pieces = max(2, options.megabytes * 1_000_000 // bytes_each // GROUP)
         weights = [
             (rng.integers(0, 256, (rows, columns // 2), np.uint8), rng.integers(118, 122, (rows, columns // 32), np.uint8))
-            for _ in range(count)
+            for _ in range(pieces * GROUP)
         ]  # fmt: skip
-        blocks = [ggml.mxfp4_blocks(*w) for w in weights] if rival else []
-        for tokens in options.tokens:
-            used = weights if tokens <= 32 else weights[: max(2, count // tokens)]
-            x = rng.standard_normal((tokens, columns)).astype(np.float32)
-            exact = reference.matmul(x, *used[0])
-            rivals = [
-                made
-                for repacked in (False, True)
-                if rival
-                and (made := rival.matrices(ggml.MXFP4, rows, columns, blocks[: len(used)], repacked))
+        theirs: list[list[ggml.Matrices]] = []
+        for repacked in (False, True) if rival else ():
+            blocks = [ggml.mxfp4_blocks(*w) for w in weights]
+            groups = [
+                rival.matrices(ggml.MXFP4, rows, columns, blocks[i : i + GROUP], repacked)
+                for i in range(0, len(blocks), GROUP)
             ]
-            for made in rivals:
-                made.prepare(x)
+            theirs.append([group for group in groups if group])
+        for tokens in options.tokens:
+            used = pieces if tokens <= 16 else max(1, pieces * 8 // tokens)
+            x = rng.standard_normal((tokens, columns)).astype(np.float32)
+            exact = reference.matmul(x, *weights[0])
+            for group in (g for groups in theirs for g in groups[:used]):
+                group.prepare(x)
+
+            def ours(
+                piece: int, x: np.ndarray = x, weights: list[tuple[np.ndarray, np.ndarray]] = weights
+            ) -> None:
+                for w in weights[piece * GROUP : (piece + 1) * GROUP]:
+                    mxfp4.matmul(x, *w)
+
             for threads in options.threads:
                 with library.using(status.variant, threads):
                     if threads not in speeds:
-                        speeds[threads] = read_speed()
-
-                    def ours(x: np.ndarray = x, used: list[tuple[np.ndarray, np.ndarray]] = used) -> None:
-                        for w in used:
-                            mxfp4.matmul(x, *w)
-
+                        speeds[threads] = read_speed(threads)
                     times = best(
-                        options.rounds, ours, *(lambda m=m, n=threads: m.compute(n) for m in rivals)
-                    )  # fmt: skip
-                    value = mxfp4.matmul(x, *used[0])
-                each = times[0] / len(used)
+                        options.rounds,
+                        [partial(ours, piece) for piece in range(used)],
+                        *(
+                            [partial(group.compute, threads) for group in groups[:used]]
+                            for groups in theirs
+                            if groups
+                        ),
+                        threads=threads,
+                    )
+                    value = mxfp4.matmul(x, *weights[0])
+                each = times[0] / GROUP
                 speed = bytes_each / each
-                against = [f"{t / times[0]:7.2f}" for t in times[1:]] + ["      -"] * (3 - len(times))
-                theirs = f" ({error(rivals[-1].result(0), exact):.1e})" if rivals else ""
+                against = [f"{t / times[0]:.2f}" for t in times[1:]] + ["-"] * (3 - len(times))
+                rivals_error = f" ({error(theirs[0][0].result(0), exact):.1e})" if theirs else ""
                 print(
                     f"{shape:11s} {threads:7d} {tokens:6d} {each * 1e3:7.3f} {speed / 1e9:6.1f}"
                     f" {100 * speed / speeds[threads]:5.0f}% {2e-9 * tokens * rows * columns / each:8.0f}"
-                    f" {against[0]} {against[1]:>9s}   {error(value, exact):.1e}{theirs}",
+                    f" {against[0]:>7s} {against[1]:>9s}   {error(value, exact):.1e}{rivals_error}",
                     flush=True,
                 )
-            for made in rivals:
-                made.close()
+        for group in (g for groups in theirs for g in groups):
+            group.close()
     print("memory: " + ", ".join(f"{n} thread(s) {s / 1e9:.1f} GB/s" for n, s in speeds.items()))
 
 

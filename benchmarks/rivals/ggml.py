@@ -40,6 +40,8 @@ class Ggml:
             function = getattr(self.base, name)
             function.restype, function.argtypes = result, arguments
         self.cpu.ggml_graph_compute_with_ctx.argtypes = [_P, _P, ctypes.c_int]
+        self._quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, _P)(lambda *_: None)
+        self.base.ggml_log_set(self._quiet, None)
         self.cpu.ggml_cpu_init()
         self.plain = self._buffer_type("ggml_backend_cpu_buffer_type", self.base)
         self.repacked = self._buffer_type("_Z35ggml_backend_cpu_repack_buffer_typev", self.cpu)
