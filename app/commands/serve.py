@@ -50,8 +50,8 @@ def command(**given: Any) -> None:
     The log is one JSON object a line on standard error; it holds no prompts, answers or keys.
     SIGTERM lets running requests end; a second one ends them.
 
-    Exit codes: 0 ended by a signal; 2 usage; 8 the model cannot be loaded; 10 configuration; 130 and 143
-    ended by a second signal.
+    Exit codes: 0 ended by a signal; 2 usage; 5 its licence is not accepted; 8 the model cannot be loaded;
+    10 configuration; 130 and 143 ended by a second signal.
     """
     from ...engine.serve.opening import open_server
     from ..licences import require_for_model

@@ -76,7 +76,7 @@ class Local:
     def _limits(self, state: int) -> Limits:
         """What runs at a time, by the bytes of one sequence's fixed-size state (half a gigabyte in K3)."""
         from ..scheduling.scheduler import Limits
-        from .load import available_memory
+        from .memory import available_memory
 
         free = available_memory()
         prefix = self.prefix_bytes
