@@ -178,6 +178,13 @@ def on_gpus(config: KimiConfig, cluster: Cluster, request: Request, spare: int =
         choices, key=lambda each: (not each.fits, each.pipeline if each.fits else -each.largest_context)
     )
     if best.fits:
+        longest = max(choices, key=lambda each: each.largest_context)
+        if longest.largest_context > best.largest_context:
+            remark = (
+                f"tensor parallel {longest.tensor} x pipeline {longest.pipeline} would hold "
+                f"{longest.largest_context:,} tokens, at a longer way for every token"
+            )
+            return replace(best, remark=remark)
         return best
     best = choices[0]
     lacking = best.weights + best.cache - best.usable
