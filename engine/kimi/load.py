@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ...sandbox.base.errors import ConfigError
+from . import threads  # noqa: F401  # pyright: ignore[reportUnusedImport] - before numpy
 from .checkpoint import Checkpoint
 from .config import KimiConfig, load_config
-from .experts import ExpertSource, ExpertTable, MappedExperts
+from .experts import ExpertSource, ExpertTable, MappedExperts, NoExperts
 from .linear import Loader
+from .memory import available_memory
 from .model import KimiModel
 from .pool import PagePool, page_bytes
 from .protocol import PAGE_TOKENS
@@ -78,28 +78,6 @@ def load_runner(folder: Path, options: LoadOptions | None = None) -> KimiRunner:
     )
     runner.warnings = told
     return runner
-
-
-def available_memory() -> int:
-    """Bytes a new process could use; one GiB where the system does not say."""
-    try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
-        if found:
-            return int(found[1]) * 1024
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (OSError, ValueError):
-        return 1 << 30
-
-
-class NoExperts(MappedExperts):
-    """For models without experts."""
-
-    def __init__(self) -> None:
-        from .experts import ExpertStats
-
-        self.stats = ExpertStats()
-        self.advise = False
-        self._built = {}
 
 
 def _pages(config: KimiConfig, options: LoadOptions) -> int:

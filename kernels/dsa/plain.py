@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .rows import Array, Rows
+from ..arrays import Array
+from .rows import Rows
 
 KEYS_AT_ONCE = 4096
 

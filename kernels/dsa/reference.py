@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .rows import Array, widen
+from ..arrays import Array
+from .rows import widen
 
 
 def indexer_scores(q: Array, keys: Array, w: Array, first_position: int) -> Array:

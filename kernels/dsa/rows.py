@@ -8,11 +8,10 @@ channels can be two views of one cache of 576 columns.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from ..arrays import Array, KernelError
 
 
 def is_bfloat16(array: Array) -> bool:
@@ -58,24 +57,26 @@ class Rows:
 
 
 def rows(data: Array, table: Array | None, length: int | None, name: str) -> Rows:
-    """Checks one set of rows. Raises ValueError for a wrong shape, dtype, table or length."""
+    """Checks one set of rows. Raises KernelError for a wrong shape, dtype, table or length."""
     if data.dtype != np.float32 and not is_bfloat16(data):
-        raise ValueError(f"{name}: rows are float32 or bfloat16 (or its bits in uint16), not {data.dtype}")
+        raise KernelError(f"{name}: rows are float32 or bfloat16 (or its bits in uint16), not {data.dtype}")
     if data.ndim != (2 if table is None else 3):
         wanted = "[rows, width]" if table is None else "[pages, page_size, width] with a table"
-        raise ValueError(f"{name}: expected {wanted}, got shape {data.shape}")
+        raise KernelError(f"{name}: expected {wanted}, got shape {data.shape}")
     if data.size and data.shape[-1] > 1 and data.strides[-1] != data.itemsize:
-        raise ValueError(f"{name}: the values of a row must lie side by side")
+        raise KernelError(f"{name}: the values of a row must lie side by side")
     if table is None:
         held = int(data.shape[0])
     else:
         if table.ndim != 1 or table.dtype.kind not in "iu":
-            raise ValueError(f"{name}: the page table is one row of integers, got {table.dtype}{table.shape}")
+            raise KernelError(
+                f"{name}: the page table is one row of integers, got {table.dtype}{table.shape}"
+            )
         if table.size and not (int(table.min()) >= 0 and int(table.max()) < data.shape[0]):
-            raise ValueError(f"{name}: the page table names pages outside 0..{data.shape[0] - 1}")
+            raise KernelError(f"{name}: the page table names pages outside 0..{data.shape[0] - 1}")
         held = int(table.shape[0]) * int(data.shape[1])
     if length is None:
         length = held
     if not 0 <= length <= held:
-        raise ValueError(f"{name}: {length} rows were asked for, {held} are there")
+        raise KernelError(f"{name}: {length} rows were asked for, {held} are there")
     return Rows(data, table, length)

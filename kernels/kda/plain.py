@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .reference import Array
+from ..arrays import Array
 
 
 def decode_step(state: Array, q: Array, k: Array, v: Array, g: Array, beta: Array) -> Array:

@@ -1,10 +1,10 @@
-"""The public face of the residual mix and the RMS norm. Wrong shapes raise ValueError."""
+"""The public face of the residual mix and the RMS norm. Wrong shapes raise KernelError."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .reference import Array
+from ..arrays import Array, KernelError
 
 
 def attn_res_mix(candidates: Array, query: Array, eps: float) -> Array:
@@ -14,7 +14,7 @@ def attn_res_mix(candidates: Array, query: Array, eps: float) -> Array:
     candidates f32 [n, T, D] (n >= 1), query f32 [D] = norm weight * projection weight. f32 [T, D].
     """
     if candidates.ndim != 3 or not candidates.shape[0] or query.shape != candidates.shape[2:]:
-        raise ValueError(
+        raise KernelError(
             f"expected candidates [n, T, D] and query [D], got {candidates.shape}, {query.shape}"
         )
     c = np.asarray(candidates, np.float32)
@@ -32,7 +32,7 @@ def attn_res_mix(candidates: Array, query: Array, eps: float) -> Array:
 def rms_norm(x: Array, w: Array, eps: float) -> Array:
     """w * x / sqrt(mean(x^2) + eps) over the last axis: x f32 [..., D], w f32 [D]. f32 like x."""
     if not x.ndim or w.shape != x.shape[-1:]:
-        raise ValueError(f"expected x [..., D] and w [D], got {x.shape}, {w.shape}")
+        raise KernelError(f"expected x [..., D] and w [D], got {x.shape}, {w.shape}")
     x = np.asarray(x, np.float32)
     square = np.einsum("...d,...d->...", x, x) / np.float32(x.shape[-1])
     return x / np.sqrt(square + np.float32(eps))[..., None] * w

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from ..arrays import Array
 
 
 def attn_res_mix(candidates: Array, query: Array, eps: float) -> Array:

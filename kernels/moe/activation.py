@@ -26,6 +26,10 @@ class Activation:
         if self.linear_beta is not None and not self.linear_beta > 0:
             raise KernelError(f"SiTU needs a positive linear beta, not {self.linear_beta}")
 
+    def numbers(self) -> tuple[int, float, float]:
+        """The kind (0 SwiGLU, 1 SiTU), beta and linear beta (0: none), as the native call takes them."""
+        return int(self.kind == "situ"), self.beta, self.linear_beta or 0.0
+
     def __call__(self, gate: Array, up: Array) -> Array:
         """float32 arrays of one shape -> float32 of that shape."""
         gate = as_f32("gate", gate, *(None,) * gate.ndim)

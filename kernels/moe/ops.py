@@ -9,7 +9,10 @@ import numpy as np
 
 from .. import dense, mxfp4
 from ..arrays import Array, KernelError, as_f32, check_shape
-from .activation import sigmoid
+from ..mxfp4 import native
+from ..mxfp4.ops import check_weight
+from ..native.library import library
+from .activation import Activation, sigmoid
 
 Weight = Array | dense.Int8Weight | tuple[Array, Array]
 """One matrix [R, C]: float32 or bfloat16, eight bits, or MXFP4 as (packed, scales)."""
@@ -81,7 +84,8 @@ def experts(
         x: floating point [T, C].
         ids: integers [T, k]; a negative id is no expert.
         weights: [T, k].
-        get_expert: the matrices of one expert, called in rising order of the ids in use.
+        get_expert: the matrices of one expert, called once for each id in use, in rising order; what it
+            gave must stay valid until the end of the call (all experts of the layer run in one native call).
         activation: an `Activation`, or any function of (gate, up).
         precision: as in `mxfp4.matmul`.
 
@@ -96,17 +100,44 @@ def experts(
     if ids.dtype.kind not in "iu":
         raise KernelError(f"ids has dtype {ids.dtype}; integers are needed")
     weights = as_f32("weights", weights, *ids.shape)
+    in_use = np.unique(ids)
+    in_use = in_use[in_use >= 0]
+    loaded = library()
+    if loaded is not None and isinstance(activation, Activation) and x.size and in_use.size:
+        chosen = [get_expert(int(expert)) for expert in in_use]
+        packed = [_packed(expert, x.shape[1]) for expert in chosen]
+        matrices = [parts for parts in packed if parts is not None]
+        if len(matrices) == len(packed) and len({parts[0].shape[0] for parts in matrices}) == 1:
+            places = np.where(ids < 0, -1, np.searchsorted(in_use, ids))
+            return native.experts(loaded, x, places, weights, matrices, activation.numbers(), precision)
+        get_expert = dict(zip(in_use.tolist(), chosen, strict=True)).__getitem__
     y = np.zeros_like(x)
-    for expert in np.unique(ids):
-        if expert < 0:
-            continue
+    for expert in in_use:
         tokens, places = np.nonzero(ids == expert)
-        matrices = get_expert(int(expert))
+        own = get_expert(int(expert))
         rows = x[tokens]
-        inner = activation(
-            multiply(rows, matrices.w1, precision=precision), multiply(rows, matrices.w3, precision=precision)
-        )
-        part = multiply(inner, matrices.w2, precision=precision)
+        gate = multiply(rows, own.w1, precision=precision)
+        up = multiply(rows, own.w3, precision=precision)
+        part = multiply(activation(gate, up), own.w2, precision=precision)
         check_shape(f"the result of expert {expert}", part, rows.shape[0], x.shape[1])
         np.add.at(y, tokens, part * weights[tokens, places][:, None])
     return y
+
+
+def _packed(expert: Expert, columns: int) -> list[Array] | None:
+    """Packed and scales of w1, w2, w3 where all three are MXFP4 of fitting shapes; None for other kinds.
+
+    Raises:
+        KernelError: MXFP4 matrices that do not fit each other.
+    """
+    parts: list[Array] = []
+    for weight in (expert.w1, expert.w2, expert.w3):
+        if not isinstance(weight, tuple):
+            return None
+        check_weight(*weight)
+        parts += [np.ascontiguousarray(part) for part in weight]
+    inner = parts[0].shape[0]
+    check_shape("w1", parts[0], inner, columns // 2)
+    check_shape("w3", parts[4], inner, columns // 2)
+    check_shape("w2", parts[2], columns, inner // 2)
+    return parts

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+import numpy as np
+
 from ..arrays import Array, KernelError, as_f32, check_dtype, check_shape
-from . import vectorised
+from ..native.library import library
+from . import native, vectorised
 from .reference import BLOCK
 
 Precision = Literal["auto", "int8", "bf16", "f32"]
@@ -56,7 +59,11 @@ def matmul(x: Array, packed: Array, scales: Array, *, precision: Precision = "au
         raise KernelError(f"precision is {precision!r}; one of {', '.join(get_args(Precision))} is needed")
     check_weight(packed, scales)
     x = as_f32("x", x, None, packed.shape[1] * 2)
-    return vectorised.matmul(x, packed, scales)
+    loaded = library()
+    if loaded is None or not x.size or not packed.size:
+        return vectorised.matmul(x, packed, scales)
+    packed, scales = np.ascontiguousarray(packed), np.ascontiguousarray(scales)
+    return native.matmul(loaded, x, packed, scales, precision)
 
 
 def check_weight(packed: Array, scales: Array) -> None:

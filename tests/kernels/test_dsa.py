@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from whimbrel.kernels import dsa
+from whimbrel.kernels.arrays import Array
 from whimbrel.kernels.dsa import reference
+from whimbrel.kernels.native import library
 
-Array = np.ndarray[Any, np.dtype[Any]]
+KINDS_OF_KERNEL = [*library.usable(), *(["avx512 without tiles"] if "avx512" in library.usable() else [])]
+
+
+@pytest.fixture(autouse=True, params=KINDS_OF_KERNEL)
+def _variant(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test runs with every variant that this machine has."""
+    name, _, without = request.param.partition(" ")
+    loaded = library.library()
+    with library.using(name):
+        if without and loaded:
+            loaded.whimbrel_set_tiles(0)
+        yield
+        if without and loaded:
+            loaded.whimbrel_set_tiles(-1)
 
 
 def _random(*shape: int, seed: int = 0) -> Array:
@@ -45,6 +61,8 @@ def test_indexer_scores_follow_the_definition(
     q, w = _random(tokens, heads, width), _random(tokens, heads, seed=1)
     keys = _random(count, width, seed=2).astype(storage)
     wanted = reference.indexer_scores(q, keys, w, first)
+    # Beside bfloat16 keys the query may be rounded to bfloat16 too; nothing else may be lost.
+    rounded = reference.indexer_scores(q.astype(storage).astype(np.float32), keys, w, first)
     seen = np.isfinite(wanted)
     pool, table = _pool(keys, 64)
     for got in (
@@ -52,7 +70,7 @@ def test_indexer_scores_follow_the_definition(
         dsa.indexer_scores(q, pool, w, first, table=table, length=count),
     ):
         assert got.dtype == np.float32 and np.array_equal(np.isfinite(got), seen)
-        assert _error(got[seen], wanted[seen]) < (1e-6 if storage == np.float32 else 5e-3)
+        assert min(_error(got[seen], wanted[seen]), _error(got[seen], rounded[seen])) < 1e-6
 
 
 def test_a_key_scores_the_same_in_prefill_and_in_decode():
@@ -147,7 +165,7 @@ def test_sparse_attention_follows_the_definition(
         ),
     ):
         assert got.dtype == np.float32
-        assert _error(got, wanted) < (2e-6 if storage == np.float32 else 8e-3)
+        assert _error(got, wanted) < (4e-6 if storage == np.float32 else 8e-3)
         assert not got[-1].any() or k > 0
 
 
@@ -175,7 +193,7 @@ def test_dense_attention_follows_the_definition(
             q_latent, q_pe, both[..., :latent], both[..., latent:], first, scale, table=table, length=count
         ),
     ):
-        assert _error(got, wanted) < (2e-6 if storage == np.float32 else 8e-3)
+        assert _error(got, wanted) < (4e-6 if storage == np.float32 else 8e-3)
 
 
 def test_scores_of_any_size_neither_overflow_nor_lose_the_winner():
@@ -217,7 +235,7 @@ def _zeros(*shape: int, dtype: Any = np.float32) -> Array:
         ),
         (lambda: dsa.indexer_scores(_zeros(1, 2, 4), _zeros(4, 5).T, _zeros(1, 2), 0), "side by side"),
         (lambda: dsa.top_k(_zeros(1, 4), -1), "cannot be negative"),
-        (lambda: dsa.top_k(_zeros(4), 1), r"expected \[T, N\]"),
+        (lambda: dsa.top_k(_zeros(4), 1), r"any, any"),
         (
             lambda: dsa.sparse_attention(
                 _zeros(1, 2, 4), _zeros(1, 2, 2), _zeros(3, 4), _zeros(3, 2), np.array([[3]]), 1.0
