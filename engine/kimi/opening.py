@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
     if not (folder / "config.json").is_file():
         what = "holds no config.json" if folder.is_dir() else "is no folder"
         raise ConfigError(f"{folder} {what}", hint="name the folder of a Kimi checkpoint")
+    importlib.import_module(".threads", __package__)  # before anything else imports numpy
     dense = environ.get(f"{PREFIX}DENSE", "").strip() or "stored"
     if dense not in ("stored", "int8"):
         raise ConfigError(f"{PREFIX}DENSE is {dense[:40]!r}, which is neither stored nor int8")
