@@ -53,7 +53,7 @@ def command(
 ) -> None:
     """Parameters, bytes, caches, a layout, and whether it fits. Nothing is loaded or downloaded."""
     from ...engine.cluster.machines import parse_cluster, parse_disk, parse_size, parse_tokens
-    from ...engine.cluster.plan import Request, as_json, on_cpu, on_gpus, weigh
+    from ...engine.cluster.plan import Request, on_cpu, on_gpus, weigh
     from ...engine.kimi.config import load_config
     from ...sandbox.base.errors import UsageError
 
@@ -72,7 +72,7 @@ def command(
     elif memory is not None:
         layout = on_cpu(config, request, ram=memory, disk=rate, bandwidth=parse_disk(memory_bandwidth))
     if as_data:
-        click.echo(json.dumps(as_json(config, weights, layout, request), indent=1))
+        click.echo(json.dumps(_as_json(config, weights, layout, request), indent=1))
         return
     for warning in config.warnings:
         click.echo(f"note: {warning}", err=True)
@@ -111,9 +111,9 @@ def _model(config: KimiConfig, weights: Weights, request: Request) -> None:
 
 
 def _caches(config: KimiConfig, request: Request) -> None:
-    from ...engine.cluster.plan import CONTEXTS, Cache, cache_sizes
+    from ...engine.cluster.plan import Cache, cache_sizes
 
-    shown = sorted({tokens for tokens in CONTEXTS if tokens <= config.max_context} | {request.context})
+    shown = _contexts(config, request)
     click.echo("\ncaches of one sequence" + "".join(f"{tokens:>13,}" for tokens in shown))
     kinds: tuple[Cache, ...] = ("bf16", "fp8", "fp8-sparse")
     for kind in kinds:
@@ -196,6 +196,70 @@ def _what_would(
         needed = memory_needed(config, asked, disk=streaming)
         enough = "this memory is enough" if needed <= memory else f"{_binary(needed)} of memory"
         click.echo(f"  what would       {enough}{f' with {options}' if options else ''}")
+
+
+def _as_json(config: KimiConfig, weights: Weights, layout: Layout | None, request: Request) -> dict[str, Any]:
+    """The plan as plain data; all sizes in bytes."""
+    from ...engine.cluster.plan import Cache, cache_sizes
+
+    kinds: tuple[Cache, ...] = ("bf16", "fp8", "fp8-sparse")
+    sizes = {kind: cache_sizes(config, kind) for kind in kinds}
+    return {
+        "family": config.family,
+        "layers": config.num_layers,
+        "full_attention_layers": len(config.full_layers),
+        "parameters": {
+            "total": weights.text + weights.vision,
+            "text": weights.text,
+            "vision": weights.vision,
+            "active": weights.active,
+            "by_part": dict(weights.parameters_by_part),
+        },
+        "bytes": {
+            "released_text": weights.stored_text,
+            "released": weights.stored_text + weights.stored_vision,
+            "planned": weights.total_bytes,
+            "by_part": dict(weights.bytes_by_part),
+            "read_per_token": {"experts": weights.expert_read, "rest": weights.dense_read},
+        },
+        "caches": {
+            kind: {
+                "per_token": {"latent": each.latent, "indexer": each.indexer},
+                "fixed": {"state": each.state, "convolution": each.convolution},
+                "at": {str(tokens): each.at(tokens) for tokens in _contexts(config, request)},
+            }
+            for kind, each in sizes.items()
+        },
+        "request": {
+            "context": request.context,
+            "sequences": request.sequences,
+            "cache": request.cache,
+            "experts": request.experts or "mxfp4",
+            "dense": request.dense,
+        },
+        "layout": None
+        if layout is None
+        else {
+            "tensor_parallel": layout.tensor,
+            "pipeline_parallel": layout.pipeline,
+            "expert_parallel": layout.expert,
+            "stages": list(layout.stages),
+            "weights": layout.weights,
+            "cache": layout.cache,
+            "usable": layout.usable,
+            "streamed": layout.streamed,
+            "fits": layout.fits,
+            "largest_context": layout.largest_context,
+            "seconds_per_token": layout.seconds_per_token,
+            "remark": layout.remark,
+        },
+    }
+
+
+def _contexts(config: KimiConfig, request: Request) -> list[int]:
+    from ...engine.cluster.plan import CONTEXTS
+
+    return sorted({tokens for tokens in CONTEXTS if tokens <= config.max_context} | {request.context})
 
 
 def _bytes(count: float) -> str:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ..kimi.config import KimiConfig
 from ..kimi.inventory import Tensor, active_parameters, is_packed, text_tensors, vision_tensors
@@ -178,6 +178,13 @@ def on_gpus(config: KimiConfig, cluster: Cluster, request: Request, spare: int =
         choices, key=lambda each: (not each.fits, each.pipeline if each.fits else -each.largest_context)
     )
     if best.fits:
+        longest = max(choices, key=lambda each: each.largest_context)
+        if longest.largest_context > best.largest_context:
+            remark = (
+                f"tensor parallel {longest.tensor} x pipeline {longest.pipeline} would hold "
+                f"{longest.largest_context:,} tokens, at a longer way for every token"
+            )
+            return replace(best, remark=remark)
         return best
     best = choices[0]
     lacking = best.weights + best.cache - best.usable
@@ -344,63 +351,3 @@ def _largest(free: float, per_token: float, limit: int) -> int:
     if per_token <= 0:
         return limit
     return min(limit, int(free / per_token) // PAGE * PAGE)
-
-
-def as_json(config: KimiConfig, weights: Weights, layout: Layout | None, request: Request) -> dict[str, Any]:
-    """The plan as plain data; all sizes in bytes."""
-    kinds: tuple[Cache, ...] = ("bf16", "fp8", "fp8-sparse")
-    sizes = {kind: cache_sizes(config, kind) for kind in kinds}
-    return {
-        "family": config.family,
-        "layers": config.num_layers,
-        "full_attention_layers": len(config.full_layers),
-        "parameters": {
-            "total": weights.text + weights.vision,
-            "text": weights.text,
-            "vision": weights.vision,
-            "active": weights.active,
-            "by_part": dict(weights.parameters_by_part),
-        },
-        "bytes": {
-            "released_text": weights.stored_text,
-            "released": weights.stored_text + weights.stored_vision,
-            "planned": weights.total_bytes,
-            "by_part": dict(weights.bytes_by_part),
-            "read_per_token": {"experts": weights.expert_read, "rest": weights.dense_read},
-        },
-        "caches": {
-            kind: {
-                "per_token": {"latent": each.latent, "indexer": each.indexer},
-                "fixed": {"state": each.state, "convolution": each.convolution},
-                "at": {str(tokens): each.at(tokens) for tokens in _contexts(config, request)},
-            }
-            for kind, each in sizes.items()
-        },
-        "request": {
-            "context": request.context,
-            "sequences": request.sequences,
-            "cache": request.cache,
-            "experts": request.experts or "mxfp4",
-            "dense": request.dense,
-        },
-        "layout": None
-        if layout is None
-        else {
-            "tensor_parallel": layout.tensor,
-            "pipeline_parallel": layout.pipeline,
-            "expert_parallel": layout.expert,
-            "stages": list(layout.stages),
-            "weights": layout.weights,
-            "cache": layout.cache,
-            "usable": layout.usable,
-            "streamed": layout.streamed,
-            "fits": layout.fits,
-            "largest_context": layout.largest_context,
-            "seconds_per_token": layout.seconds_per_token,
-            "remark": layout.remark,
-        },
-    }
-
-
-def _contexts(config: KimiConfig, request: Request) -> list[int]:
-    return sorted({tokens for tokens in CONTEXTS if tokens <= config.max_context} | {request.context})

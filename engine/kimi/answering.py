@@ -195,7 +195,9 @@ class Answering:
             grammar = k3_grammar(tokenizer, form, thinking=thinking)
         else:
             grammar = k2_grammar(tokenizer, form)
-        return None if grammar is None else self.vocabulary().guide(grammar.text, after=grammar.after)
+        if grammar is None:
+            return None
+        return self.vocabulary().guide(grammar.text, after=grammar.after, barred=grammar.barred)
 
     def vocabulary(self) -> Vocabulary:
         """The vocabulary for grammars, made when first needed."""

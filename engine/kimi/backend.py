@@ -44,7 +44,7 @@ class NativeBackend:
 
     @property
     def max_concurrent(self) -> int | None:
-        return self._local.batch
+        return self._local.batch if self._answering is None else self._answering.options.limits.batch
 
     @property
     def capabilities(self) -> Capabilities:

@@ -16,7 +16,7 @@ from ..scheduling.grammar import ids, json_rule, text_rule
 from ..scheduling.request import InvalidRequest
 from ..serve.backend import Structure
 from .chat import k2
-from .chat.syntax import CLOSE, OPEN, SEP, Segment, escaped
+from .chat.syntax import CLOSE, END, OPEN, SEP, Segment, escaped
 from .tokenizer import Tokenizer
 
 _TYPES = ("string", "number", "boolean", "null", "object", "array")
@@ -43,10 +43,14 @@ class Form:
 
 @dataclass(frozen=True)
 class Grammar:
-    """Lark text, and the run of tokens after which it holds (empty: from the first token on)."""
+    """Lark text, and the run of tokens after which it holds (empty: from the first token on).
+
+    ``barred``: what may not come before that run, which has to come; None: it need not.
+    """
 
     text: str
     after: tuple[int, ...] = ()
+    barred: tuple[int, ...] | None = None
 
 
 def k3_grammar(tokenizer: Tokenizer, form: Form, *, thinking: bool) -> Grammar | None:
@@ -78,7 +82,13 @@ def k3_grammar(tokenizer: Tokenizer, form: Form, *, thinking: bool) -> Grammar |
         body = f"{respond} {build.body(form.structure)} {end}"
         if calls:
             body = f"( {body} | {respond} {end} {calls} )"
-    return build.grammar(f"{body} {close_message}", build.closing("think") if thinking else ())
+    if not thinking:
+        return build.grammar(f"{body} {close_message}")
+    # Nothing but the end of thinking may end it: neither the end of the message nor another channel.
+    ends = (OPEN, SEP, END, "[EOS]")
+    return build.grammar(
+        f"{body} {close_message}", build.closing("think"), tuple(tokenizer.special(each) for each in ends)
+    )
 
 
 def k2_grammar(tokenizer: Tokenizer, form: Form) -> Grammar | None:
@@ -120,9 +130,11 @@ class _Rules:
         self._rules: dict[str, str] = {}
         self._count = 0
 
-    def grammar(self, start: str, after: Iterable[int] = ()) -> Grammar:
+    def grammar(
+        self, start: str, after: Iterable[int] = (), barred: tuple[int, ...] | None = None
+    ) -> Grammar:
         lines = [f"start: {start}", *(f"{name}: {rule}" for name, rule in self._rules.items())]
-        return Grammar("\n".join(lines) + "\n", tuple(after))
+        return Grammar("\n".join(lines) + "\n", tuple(after), barred)
 
     def rule(self, name: str, text: str) -> str:
         """A rule of its own; its name."""

@@ -42,6 +42,8 @@ class ExpertSource(Protocol):
     """Hands out experts; every method may be called by one thread at a time."""
 
     stats: ExpertStats
+    at_once: int | None
+    """Experts that a caller may hold at one time; None: any number."""
 
     def announce(self, layer: int, ids: list[int]) -> None:
         """These experts of a layer will be asked for, in this order."""
@@ -179,6 +181,7 @@ class MappedExperts:
     def __init__(self, table: ExpertTable, advise: bool) -> None:
         self.table, self.advise = table, advise
         self.stats = ExpertStats()
+        self.at_once: int | None = None
         self._built: dict[tuple[int, int], Expert] = {}
 
     def announce(self, layer: int, ids: list[int]) -> None:
@@ -197,6 +200,23 @@ class MappedExperts:
 
     def close(self) -> None:
         self._built.clear()
+
+
+class NoExperts:
+    """For models without experts."""
+
+    def __init__(self) -> None:
+        self.stats = ExpertStats()
+        self.at_once: int | None = None
+
+    def announce(self, layer: int, ids: list[int]) -> None:
+        """There are none."""
+
+    def get(self, layer: int, expert: int) -> Expert:
+        raise ModelError(f"layer {layer} has no expert {expert}")
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def _locate(checkpoint: Checkpoint, base: str, shapes: tuple[tuple[int, int], ...]) -> Stored:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ...sandbox.base.errors import ConfigError
+from . import threads  # noqa: F401  # pyright: ignore[reportUnusedImport] - before numpy
 from .checkpoint import Checkpoint
 from .config import KimiConfig, load_config
-from .experts import ExpertSource, ExpertTable, MappedExperts
+from .experts import ExpertSource, ExpertTable, MappedExperts, NoExperts
 from .linear import Loader
+from .memory import available_memory
 from .model import KimiModel
 from .pool import PagePool, page_bytes
 from .protocol import PAGE_TOKENS
@@ -73,10 +73,9 @@ def load_runner(folder: Path, options: LoadOptions | None = None) -> KimiRunner:
     told = list(config.warnings)
     loader = Loader(checkpoint, options.exact, options.dense == "int8")
     model = KimiModel.load(loader, config, source, told.append)
-    runner = KimiRunner(
-        model, source, PagePool(config, _pages(config, options), bf16=options.cache == "bf16")
-    )
+    runner = KimiRunner(model, source, _make_pool(config, options))
     runner.warnings = told
+    runner.at_close.append(checkpoint.close)
     return runner
 
 
@@ -91,26 +90,16 @@ def window(folder: Path, options: LoadOptions | None = None) -> int:
     return min(config.max_context, max(1, _pages(config, options) - 2) * PAGE_TOKENS)
 
 
-def available_memory() -> int:
-    """Bytes a new process could use; one GiB where the system does not say."""
+def _make_pool(config: KimiConfig, options: LoadOptions) -> PagePool:
+    bf16 = options.cache == "bf16"
+    pages = _pages(config, options)
     try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
-        if found:
-            return int(found[1]) * 1024
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (OSError, ValueError):
-        return 1 << 30
-
-
-class NoExperts(MappedExperts):
-    """For models without experts."""
-
-    def __init__(self) -> None:
-        from .experts import ExpertStats
-
-        self.stats = ExpertStats()
-        self.advise = False
-        self._built = {}
+        return PagePool(config, pages, bf16=bf16)
+    except MemoryError as error:
+        raise ConfigError(
+            f"the system refuses {pages * page_bytes(config, bf16=bf16)} bytes for the cache",
+            hint="give the cache less memory",
+        ) from error
 
 
 def _pages(config: KimiConfig, options: LoadOptions) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ...sandbox.base.errors import ConfigError, WhimbrelError
 
 if TYPE_CHECKING:
+    from ..scheduling.scheduler import Limits
     from .answering import Answering
     from .chat.format import ChatFormat
     from .load import LoadOptions
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
 _NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
 PREFIX = "WHIMBREL_KIMI_"
 """Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
-mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), SPECULATE (tokens guessed ahead),
-CHAT_TEMPLATE (a file)."""
+mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), SPECULATE (tokens
+guessed ahead), CHAT_TEMPLATE (a file)."""
 
 _BATCH = 32
+_STATES = 16
+"""States kept for later prompts, where there is memory for so many."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class Local:
     name: str
     folder: Path
     cache_bytes: int | None = None
-    prefix_bytes: int = 1 << 30
+    prefix_bytes: int | None = None
+    """None: room for some states, where memory allows it."""
     expert_bytes: int | None = None
     dense: Literal["stored", "int8"] = "stored"
     exact: bool = False
@@ -69,6 +74,17 @@ class Local:
             expert_cache=self.expert_bytes,
         )
 
+    def _limits(self, state: int) -> Limits:
+        """What runs at a time, by the bytes of one sequence's fixed-size state (half a gigabyte in K3)."""
+        from ..scheduling.scheduler import Limits
+        from .memory import available_memory
+
+        free = available_memory()
+        prefix = self.prefix_bytes
+        if prefix is None:
+            prefix = min(free // 8, max(1 << 30, _STATES * state))
+        return Limits(batch=max(1, min(self.batch, free // 4 // max(1, state))), prefix_bytes=prefix)
+
     def load(self, chat: ChatFormat | None = None) -> Answering:
         """Loads the model; the large tensors stay in the mapped files.
 
@@ -76,15 +92,13 @@ class Local:
             ConfigError: a file of the checkpoint is absent, broken or does not fit the others.
             ModelError: tensors that are not what config.json describes.
         """
-        from ..scheduling.scheduler import Limits
         from .answering import Answering, Options
         from .load import load_runner
 
         runner = load_runner(self.folder, self._options())
         try:
             chat = chat or self.chat(runner.vocab_size)
-            limits = Limits(batch=self.batch, prefix_bytes=self.prefix_bytes)
-            return Answering(runner, chat, Options(self.speculate, limits))
+            return Answering(runner, chat, Options(self.speculate, self._limits(runner.state_bytes)))
         except WhimbrelError:
             runner.close()
             raise
@@ -107,6 +121,7 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
     if not (folder / "config.json").is_file():
         what = "holds no config.json" if folder.is_dir() else "is no folder"
         raise ConfigError(f"{folder} {what}", hint="name the folder of a Kimi checkpoint")
+    importlib.import_module(".threads", __package__)  # before anything else imports numpy
     dense = environ.get(f"{PREFIX}DENSE", "").strip() or "stored"
     if dense not in ("stored", "int8"):
         raise ConfigError(f"{PREFIX}DENSE is {dense[:40]!r}, which is neither stored nor int8")
@@ -117,7 +132,7 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
         spec,
         folder,
         cache_bytes=cache << 20 if cache else None,
-        prefix_bytes=1 << 30 if prefix is None else prefix << 20,
+        prefix_bytes=None if prefix is None else prefix << 20,
         expert_bytes=experts << 20 if experts else None,
         dense="int8" if dense == "int8" else "stored",
         exact=bool(_number(environ, "EXACT")),

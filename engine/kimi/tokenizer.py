@@ -102,7 +102,7 @@ class Tokenizer:
         """Reads the vocabulary of a checkpoint folder.
 
         Args:
-            vocab_size: what the config says; a tokenizer that needs more ids is refused.
+            vocab_size: what the config says; a vocabulary of another size is refused.
 
         Raises:
             TokenizerError: no vocabulary file, a broken one, or one for another model.
@@ -122,10 +122,11 @@ class Tokenizer:
                     hint="the two files belong to different checkpoints",
                 )
         made = cls(ranks, slots)
-        if vocab_size is not None and made.vocab_size > vocab_size:
+        # A file cut short at the end of a line would move every special token: only an exact fit will do.
+        if vocab_size is not None and made.vocab_size != vocab_size:
             raise TokenizerError(
-                f"{path} needs {made.vocab_size} token ids and the model's config has {vocab_size}",
-                hint="the vocabulary file belongs to another checkpoint",
+                f"{path} makes {made.vocab_size} token ids and the model's config has {vocab_size}",
+                hint="the vocabulary file belongs to another checkpoint, or is cut short",
             )
         return made
 

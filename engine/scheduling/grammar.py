@@ -74,18 +74,32 @@ class Vocabulary:
             )
         return matcher
 
-    def guide(self, grammar: str, *, after: Sequence[int] = ()) -> Constraint:
-        """A guide for Lark text; with ``after``, it holds from the end of that run of tokens on."""
-        return Constraint(self.compile(grammar).deep_copy(), self.size, after)
+    def guide(
+        self, grammar: str, *, after: Sequence[int] = (), barred: Sequence[int] | None = None
+    ) -> Constraint:
+        """A guide for Lark text.
+
+        Args:
+            after: it holds from the end of this run of tokens on.
+            barred: the run has to come: until it does these tokens may not, and once begun it is finished.
+        """
+        return Constraint(self.compile(grammar).deep_copy(), self.size, after, barred)
 
 
 class Constraint:
     """Lets nothing pass that the grammar does not allow; writes what only one way is left for."""
 
-    def __init__(self, matcher: Any, size: int, after: Sequence[int]) -> None:
+    def __init__(
+        self, matcher: Any, size: int, after: Sequence[int], barred: Sequence[int] | None = None
+    ) -> None:
         self._matcher = matcher
         self._size = size
+        self._after = tuple(after)
         self._marker = Marker(after) if after else None
+        self._before: Array | None = None
+        if barred is not None:
+            self._before = np.ones(size, np.bool_)
+            self._before[list(barred)] = False
         self.active = not after
 
     @property
@@ -94,13 +108,16 @@ class Constraint:
         return self.active and bool(self._matcher.is_accepting())
 
     def forced(self) -> Sequence[int]:
-        if not self.active or self._matcher.is_stopped():
+        if self._marker is not None:
+            begun = self._marker.begun if self._before is not None else 0
+            return self._after[begun:] if begun else ()
+        if self._matcher.is_stopped():
             return ()
         return self._matcher.compute_ff_tokens()
 
     def allowed(self) -> Array | None:
         if not self.active:
-            return None
+            return self._before
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._sound()
         return np.unpackbits(bits, count=self._size, bitorder="little").view(np.bool_)

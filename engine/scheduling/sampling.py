@@ -12,8 +12,8 @@ from .request import Array, Choice, Sampling
 
 _GREEDY = 1e-5
 """Temperatures below are greedy: scores divided by less leave one token anyway."""
-_HEADS = (1024, 16_384)
-"""Likeliest tokens sorted first; a nucleus is nearly always among them."""
+_CUTS = (1e-2, 1e-4, 1e-6)
+"""Chances, relative to the likeliest token, above which tokens are sorted: few, with most of the mass."""
 
 
 class NoChoice(ModelError):
@@ -38,6 +38,7 @@ class Sampler:
             self._seen[prompt] = True
         self._bias_ids = np.fromiter(sampling.logit_bias.keys(), np.int64)
         self._bias = np.fromiter(sampling.logit_bias.values(), np.float32)
+        self._plain = self._counts is None and self._seen is None and not self._bias_ids.size
 
     def saw(self, token: int) -> None:
         """The token became part of the answer (chosen or forced)."""
@@ -56,7 +57,7 @@ class Sampler:
         Raises:
             NoChoice: a NaN among the logits, or nothing allowed has a chance.
         """
-        if np.isnan(logits).any():
+        if np.isnan(logits.max()):
             raise NoChoice("the model gave logits that are no numbers (NaN)")
         scores = self._adjusted(logits, allowed)
         best = int(np.argmax(scores))
@@ -75,6 +76,8 @@ class Sampler:
 
     def _adjusted(self, logits: Array, allowed: Array | None) -> Array:
         s = self._s
+        if self._plain and allowed is None:
+            return logits
         scores = np.array(logits, np.float32)
         if self._seen is not None:
             ids = np.flatnonzero(self._seen)
@@ -114,11 +117,13 @@ def _nucleus(chances: Array, top_p: float, ids: Array | None) -> Array:
     """Ids of the smallest set of likeliest tokens that holds ``top_p`` of the mass, descending."""
     if ids is None:
         total = float(chances.sum(dtype=np.float64))
-        for head in (*_HEADS, chances.size):
-            ids = top_ids(chances, head)
+        for cut in _CUTS:
+            ids = np.flatnonzero(chances > np.float32(cut))
             if float(chances[ids].sum(dtype=np.float64)) >= top_p * total:
                 break
-        assert ids is not None
+        else:
+            ids = np.arange(chances.size)
+        ids = ids[np.argsort(-chances[ids], kind="stable")]
     else:
         total = float(chances[ids].sum(dtype=np.float64))
     kept = chances[ids].astype(np.float64)

@@ -18,6 +18,8 @@ constexpr int kGroup = 4;
 constexpr int kVectors = W == 16 ? 2 : 1;
 constexpr int64_t kSlice = kVectors * W;  // columns of the state that stay in the first cache
 constexpr int64_t kSegment = 64;          // tokens prepared at once; also the longest way between anchors
+constexpr int64_t kTerms = 32;            // products added up in one go: sums of sums lose less
+constexpr int64_t kAhead = 4;             // tokens whose keys are fetched ahead
 constexpr float kSmallest = 1e-18f;
 
 static inline vf load_some(const float* from, int64_t n) {
@@ -34,21 +36,30 @@ static inline void store_some(float* to, vf value, int64_t n) {
     for (int64_t i = 0; i < n; ++i) to[i] = part[i];
 }
 
+static inline void fetch(const float* from, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(from + i);
+}
+
 // --- decode --------------------------------------------------------------------------------------------------
 
 template <int V>
 static void decode_columns(float* state, int64_t stride, int64_t keys, const float* decay, const float* k, const float* kd,
                            const float* qd, float qk, float beta, const float* v, float* out) {
     vf from_k[V] = {}, from_q[V] = {};
-    for (int64_t r = 0; r < keys; ++r) {
-        const vf a = all(kd[r]), b = all(qd[r]);
-        const float* row = state + r * stride;
+    for (int64_t start = 0; start < keys; start += kTerms) {
+        vf near_k[V] = {}, near_q[V] = {};
+        for (int64_t r = start; r < least(keys, start + kTerms); ++r) {
+            const vf a = all(kd[r]), b = all(qd[r]);
+            const float* row = state + r * stride;
 #pragma GCC unroll 8
-        for (int i = 0; i < V; ++i) {
-            const vf s = load(row + i * W);
-            from_k[i] += a * s;
-            from_q[i] += b * s;
+            for (int i = 0; i < V; ++i) {
+                const vf s = load(row + i * W);
+                near_k[i] += a * s;
+                near_q[i] += b * s;
+            }
         }
+#pragma GCC unroll 8
+        for (int i = 0; i < V; ++i) from_k[i] += near_k[i], from_q[i] += near_q[i];
     }
     vf u[V];
 #pragma GCC unroll 8
@@ -59,6 +70,7 @@ static void decode_columns(float* state, int64_t stride, int64_t keys, const flo
     for (int64_t r = 0; r < keys; ++r) {
         const vf d = all(decay[r]), a = all(k[r]);
         float* row = state + r * stride;
+        fetch(row + keys * stride, V * W);  // the next head's, while this one comes out of the cache
 #pragma GCC unroll 8
         for (int i = 0; i < V; ++i) store(row + i * W, load(row + i * W) * d + a * u[i]);
     }
@@ -138,6 +150,14 @@ static int64_t prepare(const Tokens& in, int64_t begin, int64_t end, int64_t chu
     for (int r = 0; r < K; ++r) left[r] = 1;
     for (int64_t t = begin; t < end; ++t) {
         const float* g = in.g + t * in.heads * in.keys;
+        // The tokens of one head lie far apart: no hardware foresees them.
+        if (t + kAhead < end) {
+            const int64_t next_keys = (t + kAhead) * in.heads * in.keys;
+            fetch(in.g + next_keys, in.keys);
+            fetch(in.k + next_keys, in.keys);
+            fetch(in.q + next_keys, in.keys);
+        }
+        fetch(in.v + t * in.heads * in.values, in.values);
         vf least_seen = all(1.0f);
         for (int64_t r = 0; r < in.keys; r += W) {
             const vf d = load(left + r) * exp_down(load_some(g + r, in.keys - r));
@@ -174,100 +194,118 @@ static int64_t prepare(const Tokens& in, int64_t begin, int64_t end, int64_t chu
     return count;
 }
 
-// state [keys, kSlice]: applies `before`'s updates u, the anchor, and gathers `now`'s dot products.
+// state [keys, kSlice]: applies `before`'s updates u and the anchor, and takes `now` a step: `wide` has its values
+// and receives its output, u its updates.
 template <int K, int B, int N, bool ANCHOR>
-static void pass(float* state, int64_t keys, const Group<K>& before, const vf (&u)[kGroup][kVectors], const Group<K>& now,
-                 vf (&from_k)[kGroup][kVectors], vf (&from_q)[kGroup][kVectors]) {
+static void pass(float* state, int64_t keys, const Group<K>& before, vf (&u)[kGroup][kVectors], const Group<K>& now,
+                 vf* wide) {
     vf update[B][kVectors], a[N][kVectors] = {}, b[N][kVectors] = {};
 #pragma GCC unroll 4
     for (int j = 0; j < B; ++j)
 #pragma GCC unroll 2
         for (int i = 0; i < kVectors; ++i) update[j][i] = u[j][i];
-    for (int64_t r = 0; r < keys; ++r, state += kSlice) {
-        vf s[kVectors];
+    for (int64_t start = 0; start < keys; start += kTerms) {
+        vf near_a[N][kVectors] = {}, near_b[N][kVectors] = {};
+        for (int64_t r = start; r < least(keys, start + kTerms); ++r, state += kSlice) {
+            vf s[kVectors];
 #pragma GCC unroll 2
-        for (int i = 0; i < kVectors; ++i) s[i] = load(state + i * W);
+            for (int i = 0; i < kVectors; ++i) s[i] = load(state + i * W);
 #pragma GCC unroll 4
-        for (int j = 0; j < B; ++j) {
-            const vf value = all(before.ku[j][r]);
+            for (int j = 0; j < B; ++j) {
+                const vf value = all(before.ku[j][r]);
 #pragma GCC unroll 2
-            for (int i = 0; i < kVectors; ++i) s[i] += value * update[j][i];
-        }
-        if (ANCHOR) {
-            const vf value = all(now.anchor[r]);
+                for (int i = 0; i < kVectors; ++i) s[i] += value * update[j][i];
+            }
+            if (ANCHOR) {
+                const vf value = all(now.anchor[r]);
 #pragma GCC unroll 2
-            for (int i = 0; i < kVectors; ++i) s[i] *= value;
-        }
+                for (int i = 0; i < kVectors; ++i) s[i] *= value;
+            }
 #pragma GCC unroll 2
-        for (int i = 0; i < kVectors; ++i) store(state + i * W, s[i]);
+            for (int i = 0; i < kVectors; ++i) store(state + i * W, s[i]);
 #pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) {
-            const vf left = all(now.kd[j][r]), right = all(now.qd[j][r]);
+            for (int j = 0; j < N; ++j) {
+                const vf left = all(now.kd[j][r]), right = all(now.qd[j][r]);
 #pragma GCC unroll 2
-            for (int i = 0; i < kVectors; ++i) {
-                a[j][i] += left * s[i];
-                b[j][i] += right * s[i];
+                for (int i = 0; i < kVectors; ++i) {
+                    near_a[j][i] += left * s[i];
+                    near_b[j][i] += right * s[i];
+                }
             }
         }
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j)
+#pragma GCC unroll 2
+            for (int i = 0; i < kVectors; ++i) a[j][i] += near_a[j][i], b[j][i] += near_b[j][i];
     }
-    for (int j = 0; j < N; ++j)
-        for (int i = 0; i < kVectors; ++i) from_k[j][i] = a[j][i], from_q[j][i] = b[j][i];
+    // What the tokens of the group do to each other; out = q'S + sum of p u.
+#pragma GCC unroll 2
+    for (int i = 0; i < kVectors; ++i) {
+        vf step[N];
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j) {
+            vf value = wide[j * kVectors + i] - a[j][i], result = b[j][i];
+#pragma GCC unroll 4
+            for (int m = 0; m < j; ++m) {
+                value -= now.a[j][m] * step[m];
+                result += now.p[j][m] * step[m];
+            }
+            step[j] = value * now.beta[j];
+            u[j][i] = step[j];
+            wide[j * kVectors + i] = result + now.p[j][j] * step[j];
+        }
+    }
 }
 
 template <int K, int B, int N>
-static void pass_of(float* state, int64_t keys, const Group<K>& before, const vf (&u)[kGroup][kVectors], const Group<K>& now,
-                    vf (&from_k)[kGroup][kVectors], vf (&from_q)[kGroup][kVectors]) {
+static void pass_of(float* state, int64_t keys, const Group<K>& before, vf (&u)[kGroup][kVectors],
+                    const Group<K>& now, vf* wide) {
     if (now.anchored)
-        pass<K, B, N, true>(state, keys, before, u, now, from_k, from_q);
+        pass<K, B, N, true>(state, keys, before, u, now, wide);
     else
-        pass<K, B, N, false>(state, keys, before, u, now, from_k, from_q);
+        pass<K, B, N, false>(state, keys, before, u, now, wide);
 }
 
 // Columns [column, column + kSlice) of one head through all groups; the first token of the first group is `t`.
 template <int K>
 static void run_slice(float* whole, const Tokens& in, int64_t column, int64_t t, const Group<K>* groups, int64_t count,
                       const float* left, float* state) {
-    const int64_t wide = least(kSlice, in.values - column);
+    const int64_t here = least(kSlice, in.values - column);
     for (int64_t r = 0; r < in.keys; ++r)
         for (int i = 0; i < kVectors; ++i)
-            store(state + r * kSlice + i * W, wide > i * W ? load_some(whole + r * in.values + column + i * W, wide - i * W) : vf{});
+            store(state + r * kSlice + i * W, here > i * W ? load_some(whole + r * in.values + column + i * W, here - i * W) : vf{});
     vf u[kGroup][kVectors] = {};
     static const Group<K> kNone = {};
     const Group<K>* before = &kNone;
     for (int64_t n = 0; n < count; ++n) {
         const Group<K>& now = groups[n];
-        vf from_k[kGroup][kVectors], from_q[kGroup][kVectors];
+        vf wide[kGroup * kVectors] = {};
+        const int64_t at = t * in.heads * in.values + column, stride = in.heads * in.values;
+        for (int j = 0; j < now.tokens; ++j)
+            for (int i = 0; i < kVectors && here > i * W; ++i)
+                wide[j * kVectors + i] = load_some(in.v + at + j * stride + i * W, here - i * W);
         if (now.tokens == 1) {
             if (before->tokens <= 1)
-                pass_of<K, 1, 1>(state, in.keys, *before, u, now, from_k, from_q);
+                pass_of<K, 1, 1>(state, in.keys, *before, u, now, wide);
             else
-                pass_of<K, kGroup, 1>(state, in.keys, *before, u, now, from_k, from_q);
+                pass_of<K, kGroup, 1>(state, in.keys, *before, u, now, wide);
         } else {
             if (before->tokens <= 1)
-                pass_of<K, 1, kGroup>(state, in.keys, *before, u, now, from_k, from_q);
+                pass_of<K, 1, kGroup>(state, in.keys, *before, u, now, wide);
             else
-                pass_of<K, kGroup, kGroup>(state, in.keys, *before, u, now, from_k, from_q);
+                pass_of<K, kGroup, kGroup>(state, in.keys, *before, u, now, wide);
         }
-        for (int j = 0; j < kGroup; ++j)
-            for (int i = 0; i < kVectors; ++i) {
-                u[j][i] = vf{};
-                if (j >= now.tokens || wide <= i * W) continue;
-                const int64_t at = (t + j) * in.heads * in.values + column + i * W;
-                vf value = load_some(in.v + at, wide - i * W) - from_k[j][i];
-                for (int m = 0; m < j; ++m) value -= now.a[j][m] * u[m][i];
-                u[j][i] = value * now.beta[j];
-                vf result = from_q[j][i];
-                for (int m = 0; m <= j; ++m) result += now.p[j][m] * u[m][i];
-                store_some(in.out + at, result, wide - i * W);
-            }
+        for (int j = 0; j < now.tokens; ++j)
+            for (int i = 0; i < kVectors && here > i * W; ++i)
+                store_some(in.out + at + j * stride + i * W, wide[j * kVectors + i], here - i * W);
         t += now.tokens;
         before = &now;
     }
     for (int64_t r = 0; r < in.keys; ++r)
-        for (int i = 0; i < kVectors && wide > i * W; ++i) {
+        for (int i = 0; i < kVectors && here > i * W; ++i) {
             vf s = load(state + r * kSlice + i * W);
             for (int j = 0; j < before->tokens; ++j) s += before->ku[j][r] * u[j][i];
-            store_some(whole + r * in.values + column + i * W, s * left[r], wide - i * W);
+            store_some(whole + r * in.values + column + i * W, s * left[r], here - i * W);
         }
 }
 

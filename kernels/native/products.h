@@ -29,7 +29,12 @@ static inline uint16_t f32_to_bf16(float value) {
 }
 
 static inline void to_bf16(const float* x, uint16_t* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = f32_to_bf16(x[i]);
+    int64_t i = 0;
+#if defined(__AVX512BF16__)
+    for (; i + 16 <= n; i += 16)  // numbers below the normal ones become zero
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
+#endif
+    for (; i < n; ++i) out[i] = f32_to_bf16(x[i]);
 }
 
 #if defined(__AVX512F__)

@@ -123,7 +123,22 @@ class MoeLayer:
         self.used[chosen] += counts
         self.source.announce(self.layer, chosen.tolist())
         z = x if self.latent_down is None else self.latent_down(x)
-        y = moe.experts(
+        at_once = self.source.at_once or chosen.size
+        if chosen.size <= at_once:
+            y = self._experts(z, ids, weights)
+        else:
+            y = np.zeros_like(z)
+            for start in range(0, chosen.size, at_once):
+                part = np.isin(ids, chosen[start : start + at_once])
+                y += self._experts(z, np.where(part, ids, -1), weights)
+        if self.latent_norm is not None:
+            y = rms_norm(y, self.latent_norm, self.eps)
+        if self.latent_up is not None:
+            y = self.latent_up(y)
+        return y if self.shared is None else y + self.shared(x)
+
+    def _experts(self, z: Array, ids: Array, weights: Array) -> Array:
+        return moe.experts(
             z,
             ids,
             weights,
@@ -131,11 +146,6 @@ class MoeLayer:
             self.act,
             precision="f32" if self.exact else "auto",
         )
-        if self.latent_norm is not None:
-            y = rms_norm(y, self.latent_norm, self.eps)
-        if self.latent_up is not None:
-            y = self.latent_up(y)
-        return y if self.shared is None else y + self.shared(x)
 
     def _route_in_groups(self, x: Array) -> tuple[Array, Array]:
         """Only experts of the best groups may be chosen; a group counts as the sum of its two best."""

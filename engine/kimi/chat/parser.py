@@ -60,6 +60,7 @@ class K3Parser:
         self._thought: list[str] = []
         self._call: _Call | None = None
         self._noticed = False
+        self._finished = False
         self._events: list[StreamEvent] = []
         self.channel: Channel = "think" if thinking else "response"
         self.calls = 0
@@ -88,7 +89,7 @@ class K3Parser:
     def feed(self, ids: Iterable[int]) -> list[StreamEvent]:
         """Events of the next tokens; nothing after the end of the message."""
         for token in ids:
-            if self.channel == "ended":
+            if self.channel == "ended" or self._finished:
                 break
             self._token(token)
         return self._taken()
@@ -98,13 +99,13 @@ class K3Parser:
 
         A call that was cut off ends with the arguments as far as they came, which are no whole JSON then.
         """
-        if self.channel != "ended":
+        if self.channel != "ended" and not self._finished:
             self._broken_marker()
             self._flush_text()
             if self._call is not None:
                 self._events += self._call.cut_off()
                 self._call = None
-            self.channel = "ended"
+        self._finished = True
         return self._taken()
 
     def _taken(self) -> list[StreamEvent]:

@@ -16,6 +16,7 @@ from typing import Final
 
 from .literals import HOLE, Template, find_templates
 
+_MOST_PIECES: Final = 1000
 _TOOL: Final = '[{"function":{"name":"f","parameters":{}},"type":"function"}]'
 _SCHEMA: Final = '{"type":"object"}'
 
@@ -178,6 +179,8 @@ def _matching(templates: Iterable[Template], hashes: Hashes) -> dict[str, Templa
         if len(template) == 1 and template[0] is not HOLE:
             pieces.append(str(template[0]))
         _check(template, hashes, found)
+    if len(pieces) > _MOST_PIECES:
+        return found  # no encoder file has so many, and pairs of them would take for ever
     for name in [name for name in hashes if name not in found]:
         _check_pairs(name, pieces, hashes, found)
     return found
@@ -196,16 +199,25 @@ def _check_pairs(name: str, pieces: list[str], hashes: Hashes, found: dict[str, 
     """Bodies put together at run time: two literals around (or before) the value, line by line."""
     length, value = hashes[name][0], PROBES[name]
     hole: Template = (HOLE,) if value else ()
-    middles: tuple[Template, ...] = (hole, ("\n", *hole), ("\n\n```json\n", *hole, "\n```"))
+    fenced: Template = ("\n\n```json\n", *hole, "\n```")
+    # (before the first literal, between the two, after the second)
+    shapes: list[tuple[str, Template, Template]] = [
+        ("", hole, ()),
+        ("", ("\n",), ()),
+        ("", ("\n", *hole), ()),
+    ]
+    shapes += [(start, middle, ()) for start in ("", "# Tools\n") for middle in (fenced, ("\n", *fenced))]
+    if value:
+        shapes += [("", (), hole), ("", ("\n",), hole)]
+        shapes += [(start, between, fenced) for start in ("", "# Tools\n") for between in ((), ("\n",))]
     sizes: dict[int, list[str]] = {}
     for piece in {*pieces, ""}:
         sizes.setdefault(len(piece.encode("utf-8", "surrogatepass")), []).append(piece)
-    for heading in ("", "# Tools\n"):
-        for middle in middles:
-            fixed = len(heading + fill(middle, value))
-            for size, firsts in sizes.items():
-                for first in firsts:
-                    for second in sizes.get(length - fixed - size, ()):
-                        _check((heading + first, *middle, second), {name: hashes[name]}, found)
-                        if name in found:
-                            return
+    for start, middle, end in shapes:
+        fixed = len(start + fill(middle, value) + fill(end, value))
+        for size, firsts in sizes.items():
+            for first in firsts:
+                for second in sizes.get(length - fixed - size, ()):
+                    _check((start + first, *middle, second, *end), {name: hashes[name]}, found)
+                    if name in found:
+                        return

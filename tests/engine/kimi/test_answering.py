@@ -295,3 +295,28 @@ def test_a_folder_that_is_no_checkpoint_and_settings_that_are_no_numbers_are_tol
         load_model(f"kimi:{folders['k3']}", environ={"WHIMBREL_KIMI_BATCH": "many"})
     with pytest.raises(ConfigError, match="neither stored nor int8"):
         load_model(f"kimi:{folders['k3']}", environ={"WHIMBREL_KIMI_DENSE": "int3"})
+
+
+ODD = [
+    {},
+    {"type": "object"},
+    {"type": "object", "properties": {}, "additionalProperties": False},
+    {"properties": {"a": True, "b": {}, "c": {"type": ["string", "null", "integer"]}, "d": {"const": 5}}},
+    {"properties": {"a": {"anyOf": [{"type": "string", "maxLength": 3}, {"$ref": "#/$defs/x"}]}}, "$defs": {"x": {"type": "array", "items": {"$ref": "#/$defs/x"}}}},
+    {"properties": {"a": {"$ref": "#/properties/a"}, 'odd "name" & <more>': {"enum": ["x", 'y"z', 3, None, {"k": 1}]}}},
+    {"properties": {"a": {"type": "string", "pattern": "(?<=x)y", "minLength": 10_000}, "n": {"type": "number", "multipleOf": 0.3}}, "required": ["zz", "a"]},
+    {"properties": {"a": {"type": "object", "patternProperties": {"(": {}}, "not": {"type": "object"}}}, "required": ["a"]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["k3", "kimi-linear"])
+@pytest.mark.parametrize("number", range(len(ODD)))
+async def test_no_schema_of_a_tool_keeps_it_from_being_offered_or_called(backends, family: str, number: int):
+    backend = backends[family]
+    await backend.start()
+    tools = (ToolSpec("odd", "", ODD[number]),)
+    for choice in (ToolChoice(), ToolChoice("required")):
+        given = request(tools=tools, tool_choice=choice, thinking_budget=None)
+        prompt = backend._answering.render(given)
+        asked, _ = backend._answering.prepare(given, prompt)
+        assert asked.guide is not None

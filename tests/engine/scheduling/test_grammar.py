@@ -92,6 +92,16 @@ def test_a_grammar_can_wait_for_the_end_of_thinking(vocabulary: Vocabulary):
     assert structure.satisfied and at <= 9
 
 
+def test_where_an_answer_is_held_to_a_form_thinking_ends_in_no_other_way(vocabulary: Vocabulary):
+    end = (CLOSE, THINK, SEP)
+    for seed in range(4):
+        guide = vocabulary.guide(f"start: {json_rule(SCHEMA)}", after=end, barred=(STOP, OPEN, SEP))
+        tokens, _ = written(vocabulary, "", seed, guide=guide)
+        at = tokens.index(CLOSE)
+        assert tuple(tokens[at : at + 3]) == end and not {STOP, OPEN}.intersection(tokens[:at])
+        jsonschema.validate(json.loads(b"".join(PIECES[token] for token in tokens[at + 3 : -1])), SCHEMA)
+
+
 def test_what_only_one_way_is_left_for_is_written_without_asking_the_model(vocabulary: Vocabulary):
     model = HashRunner(vocab=vocabulary.size)
     request = Request(

@@ -54,7 +54,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def at(folder: Path) -> AsyncIterator[Running]:
-    backend: Any = Directed.open(str(folder), ["tiny"], {"WHIMBREL_KIMI_CACHE_MIB": "64"})
+    backend: Any = Directed.open(
+        str(folder), ["tiny"], {"WHIMBREL_KIMI_CACHE_MIB": "64", "WHIMBREL_KIMI_EXACT": "1"}
+    )
     await backend.start()
     try:
         async with running(backend) as served:
