@@ -1,1 +1,1 @@
-"""Numerics without a model. The kernels of the native engine live here; none has landed yet."""
+"""Numerics without a model: one folder for each kernel, each with a plain float64 reference beside it."""

@@ -1,0 +1,103 @@
+"""``whimbrel engine verify``: the numbers of a checkpoint against golden ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .engine import need_native
+
+if TYPE_CHECKING:
+    from ...engine.kimi.verify import Report
+
+NOT_WITHIN = 4
+"""Exit code where the numbers are not within tolerance."""
+
+
+@click.command("verify")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option(
+    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override config.json or set a switch."
+)
+@click.option(
+    "--tolerance", type=click.FloatRange(0, 1, min_open=True), default=2e-3, show_default=True,
+    help="Largest absolute difference accepted (layer 0: 3e-5 of the largest value).",
+)  # fmt: skip
+@click.option("--expert-cache", type=click.IntRange(1), metavar="BYTES", help="Read experts through a cache.")
+@click.option(
+    "--dense", type=click.Choice(["stored", "int8"]), default="stored", show_default=True,
+    help="Round the dense matrices to eight bits, to see what that costs.",
+)  # fmt: skip
+@click.option("--accept-licence", is_flag=True, help="Accept the licence of the checkpoint now.")
+@click.option("--fast", is_flag=True, help="Round activations as in normal use, to see what that costs.")
+def command(
+    folder: Path,
+    as_json: bool,
+    sets: tuple[str, ...],
+    tolerance: float,
+    expert_cache: int | None,
+    dense: str,
+    accept_licence: bool,
+    fast: bool,
+) -> None:
+    """Run the checkpoint in DIR and compare its numbers with the golden ones stored in it.
+
+    Compared are the logits of the prompt and of token by token decoding, what comes out of every layer's
+    attention and feed-forward part, and the positions that sparse attention selects.
+    Exit code 0: all within tolerance; 4: not.
+    """
+    need_native()
+    from ...engine.kimi.load import LoadOptions, load_runner
+    from ...engine.kimi.verify import verify
+    from ..licences import require_licence
+
+    require_licence(folder, accept=accept_licence)
+    options = LoadOptions(
+        sets=sets,
+        exact=not fast,
+        dense="int8" if dense == "int8" else "stored",
+        cache="f32",
+        expert_cache=expert_cache,
+        check_scales=True,
+    )
+    runner = load_runner(folder, options)
+    try:
+        for warning in runner.warnings:
+            click.echo(f"whimbrel: {warning}", err=True)
+        report = verify(runner, folder, tolerance)
+        if as_json:
+            stats = runner.source.stats
+            counted = {
+                "hits": stats.hits,
+                "misses": stats.misses,
+                "ahead": stats.ahead,
+                "bytes": stats.bytes_read,
+            }
+            click.echo(
+                json.dumps({**report.as_json(), "model": runner.config.family, "experts": counted}, indent=2)
+            )
+        else:
+            _show(report)
+    finally:
+        runner.close()
+    sys.exit(0 if report.ok else NOT_WITHIN)
+
+
+def _show(report: Report) -> None:
+    width = max(len(n.name) for n in report.numbers)
+    click.echo(f"{'':{width}}  largest absolute  relative  tolerance")
+    for n in report.numbers:
+        state = "" if n.ok else "  NOT WITHIN"
+        click.echo(f"{n.name:{width}}  {n.absolute:16.2e}  {n.relative:8.1e}  {n.tolerance:9.0e}{state}")
+    for s in report.selections:
+        if s.missing:
+            click.echo(f"{s.name:{width}}  {len(s.missing)} of {s.chosen} positions differ  NOT EQUAL")
+        else:
+            order = "same order" if s.same_order else "another order"
+            click.echo(f"{s.name:{width}}  {s.chosen} positions equal, {order}")
+    click.echo("within tolerance" if report.ok else "NOT within tolerance")

@@ -1,0 +1,151 @@
+"""From ``kimi:DIR`` and the environment to a loaded model. Nothing heavy is imported before it is loaded."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ...sandbox.base.errors import ConfigError, WhimbrelError
+
+if TYPE_CHECKING:
+    from ..scheduling.scheduler import Limits
+    from .answering import Answering
+    from .chat.format import ChatFormat
+    from .load import LoadOptions
+
+_NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
+PREFIX = "WHIMBREL_KIMI_"
+"""Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
+mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), SPECULATE (tokens
+guessed ahead), CHAT_TEMPLATE (a file)."""
+
+_BATCH = 32
+_STATES = 16
+"""States kept for later prompts, where there is memory for so many."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """A checkpoint folder and how it is run."""
+
+    name: str
+    folder: Path
+    cache_bytes: int | None = None
+    prefix_bytes: int | None = None
+    """None: room for some states, where memory allows it."""
+    expert_bytes: int | None = None
+    dense: Literal["stored", "int8"] = "stored"
+    exact: bool = False
+    """Float32 throughout: slower, and an answer does not depend on what else is in the batch."""
+    batch: int = _BATCH
+    speculate: int = 0
+    chat_template: Path | None = None
+
+    def chat(self, vocab_size: int | None = None) -> ChatFormat:
+        """Its chat format (reads the vocabulary, not the weights)."""
+        from .chat.format import ChatFormat
+
+        return ChatFormat.load(
+            self.folder, vocab_size=vocab_size, chat_template=self.chat_template, source=self.name
+        )
+
+    def window(self) -> int:
+        """Tokens of prompt and answer, without loading the model.
+
+        Raises:
+            ConfigError: config.json is not what it should be.
+        """
+        from .load import window
+
+        return window(self.folder, self._options())
+
+    def _options(self) -> LoadOptions:
+        from .load import LoadOptions
+
+        return LoadOptions(
+            exact=self.exact,
+            dense=self.dense,
+            cache="f32" if self.exact else "bf16",
+            cache_bytes=self.cache_bytes,
+            expert_cache=self.expert_bytes,
+        )
+
+    def _limits(self, state: int) -> Limits:
+        """What runs at a time, by the bytes of one sequence's fixed-size state (half a gigabyte in K3)."""
+        from ..scheduling.scheduler import Limits
+        from .memory import available_memory
+
+        free = available_memory()
+        prefix = self.prefix_bytes
+        if prefix is None:
+            prefix = min(free // 8, max(1 << 30, _STATES * state))
+        return Limits(batch=max(1, min(self.batch, free // 4 // max(1, state))), prefix_bytes=prefix)
+
+    def load(self, chat: ChatFormat | None = None) -> Answering:
+        """Loads the model; the large tensors stay in the mapped files.
+
+        Raises:
+            ConfigError: a file of the checkpoint is absent, broken or does not fit the others.
+            ModelError: tensors that are not what config.json describes.
+        """
+        from .answering import Answering, Options
+        from .load import load_runner
+
+        runner = load_runner(self.folder, self._options())
+        try:
+            chat = chat or self.chat(runner.vocab_size)
+            return Answering(runner, chat, Options(self.speculate, self._limits(runner.state_bytes)))
+        except WhimbrelError:
+            runner.close()
+            raise
+
+
+def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
+    """Checks the folder and the settings; no weights are read.
+
+    Raises:
+        ConfigError: the extra is missing, the folder holds no checkpoint, or a variable has no usable value.
+    """
+    spec = f"kimi:{name}"
+    missing = [each for each in _NEEDED if importlib.util.find_spec(each) is None]
+    if missing:
+        raise ConfigError(
+            f"{spec} needs {', '.join(missing)}, which the extra `native` brings",
+            hint="pip install 'whimbrel[native]'",
+        )
+    folder = Path(name).expanduser().absolute()
+    if not (folder / "config.json").is_file():
+        what = "holds no config.json" if folder.is_dir() else "is no folder"
+        raise ConfigError(f"{folder} {what}", hint="name the folder of a Kimi checkpoint")
+    importlib.import_module(".threads", __package__)  # before anything else imports numpy
+    dense = environ.get(f"{PREFIX}DENSE", "").strip() or "stored"
+    if dense not in ("stored", "int8"):
+        raise ConfigError(f"{PREFIX}DENSE is {dense[:40]!r}, which is neither stored nor int8")
+    template = environ.get(f"{PREFIX}CHAT_TEMPLATE", "").strip()
+    cache, prefix = _number(environ, "CACHE_MIB"), _number(environ, "PREFIX_MIB")
+    experts = _number(environ, "EXPERTS_MIB")
+    return Local(
+        spec,
+        folder,
+        cache_bytes=cache << 20 if cache else None,
+        prefix_bytes=None if prefix is None else prefix << 20,
+        expert_bytes=experts << 20 if experts else None,
+        dense="int8" if dense == "int8" else "stored",
+        exact=bool(_number(environ, "EXACT")),
+        batch=min(2048, _number(environ, "BATCH") or _BATCH),
+        speculate=min(64, _number(environ, "SPECULATE") or 0),
+        chat_template=Path(template).expanduser() if template else None,
+    )
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(PREFIX + name, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 32):
+        raise ConfigError(f"{PREFIX}{name} is {text[:40]!r}, which is no number of use")
+    return int(text)

@@ -1,0 +1,16 @@
+// Dense products: what the exported functions and the variants share.
+#pragma once
+
+#include "../native/whimbrel.h"
+
+namespace whimbrel {
+
+// A matrix [rows, columns] as bf16 bits, or as int8 codes with one float32 for 64 columns of a row.
+struct Dense {
+    const uint16_t* bf16;  // or nullptr
+    const int8_t* codes;
+    const float* scales;   // [rows, ceil(columns / 64)]
+    int64_t rows, columns;
+};
+
+}  // namespace whimbrel

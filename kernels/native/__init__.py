@@ -1,0 +1,1 @@
+"""The kernels in C++: their build, and the library in use."""
