@@ -38,7 +38,7 @@ void row_bf16(const uint16_t* w, int64_t columns, const float* x, int64_t ldx, f
     };
     int64_t c = 0;
     for (; c + 32 <= columns; c += 32) {
-        _mm_prefetch(reinterpret_cast<const char*>(w + c) + 3072, _MM_HINT_T0);
+        ahead<64>(w + c);
         add(_mm512_loadu_si512(w + c), c);
     }
     if (c < columns) add(_mm512_maskz_loadu_epi16((1u << (columns - c)) - 1, w + c), c);
@@ -51,7 +51,7 @@ void row_int8(const int8_t* w, const float* scales, int64_t columns, const float
     __m512 sum[N];
     for (int j = 0; j < N; ++j) sum[j] = _mm512_setzero_ps();
     for (int64_t c = 0, g = 0; c < columns; c += kGroup, ++g) {
-        _mm_prefetch(reinterpret_cast<const char*>(w + c) + 3072, _MM_HINT_T0);
+        ahead<64>(w + c);
         __m512 part[N];
         for (int i = 0; i < 4; ++i) {
             int64_t at = c + i * 16, left = columns - at;
@@ -92,7 +92,7 @@ void row_bf16(const uint16_t* w, int64_t columns, const float* x, int64_t ldx, f
     };
     int64_t c = 0;
     for (; c + 16 <= columns; c += 16) {
-        _mm_prefetch(reinterpret_cast<const char*>(w + c) + 2048, _MM_HINT_T0);
+        if (c % 32 == 0) ahead<64>(w + c);
         add(w + c, c);
     }
     if (c < columns) {
@@ -116,7 +116,7 @@ void row_int8(const int8_t* w, const float* scales, int64_t columns, const float
             memcpy(tail, from, size_t(columns - c));
             from = tail;
         }
-        _mm_prefetch(reinterpret_cast<const char*>(from) + 2048, _MM_HINT_T0);
+        ahead<64>(w + c);
         __m256 part[N];
         for (int i = 0; i < 8; ++i) {
             __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i * 8));
@@ -172,7 +172,7 @@ void panel_bf16(const Dense& w, int64_t r0, int64_t rows, uint16_t* panel) {
         const int8_t* from = w.codes + r * w.columns;
         int64_t c = 0;
         for (; c + 16 <= w.columns; c += 16) {
-            _mm_prefetch(reinterpret_cast<const char*>(from + c) + 3072, _MM_HINT_T0);
+            if (c % 64 == 0) ahead<64>(from + c);
             __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + c));
             __m512 value = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
             value = _mm512_mul_ps(value, _mm512_set1_ps(w.scales[r * groups + c / kGroup]));

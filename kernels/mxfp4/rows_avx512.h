@@ -72,10 +72,7 @@ static inline float row_int8(const uint8_t* w, const uint8_t* s, int64_t columns
         correction = _mm512_fmadd_ps(factors, _mm512_load_ps(offset + b), correction);
         const uint8_t* from = w + b * 16;
         const int8_t* even = codes + b * 32;
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3072), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3136), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3200), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3264), _MM_HINT_T0);
+        ahead<256>(from);
         __m512i lanes = spread;
         sum0 = quarter(_mm512_loadu_si512(from), even, factors, lanes, sum0);
         lanes = _mm512_add_epi32(lanes, step);

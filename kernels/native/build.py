@@ -25,6 +25,7 @@ COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
     "-ffp-contract=fast", "-pthread", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function",
+    "-Wno-maybe-uninitialized",  # of the compiler's own headers
 )  # fmt: skip
 VARIANTS: dict[str, tuple[str, ...]] = {
     "portable": (),

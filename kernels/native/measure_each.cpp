@@ -11,14 +11,7 @@ void read_bytes(const uint8_t* bytes, int64_t n, float* sink) {
         constexpr int step = kLanes * 4;
         for (const uint8_t *p = bytes + from * 256, *end = bytes + to * 256; p < end; p += step * 4) {
 #if defined(__AVX2__)
-            _mm_prefetch(reinterpret_cast<const char*>(p + 4096), _MM_HINT_T0);
-            if (step == 64) {
-                _mm_prefetch(reinterpret_cast<const char*>(p + 4160), _MM_HINT_T0);
-                _mm_prefetch(reinterpret_cast<const char*>(p + 4224), _MM_HINT_T0);
-                _mm_prefetch(reinterpret_cast<const char*>(p + 4288), _MM_HINT_T0);
-            } else {
-                _mm_prefetch(reinterpret_cast<const char*>(p + 4160), _MM_HINT_T0);
-            }
+            ahead<step * 4>(p);
 #endif
             auto load = [&](int i) { return lanes_load(reinterpret_cast<const float*>(p + i * step)); };
             a = lanes_fma(load(0), zero, a);

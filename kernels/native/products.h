@@ -37,6 +37,19 @@ static inline void to_bf16(const float* x, uint16_t* out, int64_t n) {
     for (; i < n; ++i) out[i] = f32_to_bf16(x[i]);
 }
 
+#if defined(__AVX2__)
+// Asks for memory that is read once, in order: far ahead into the second level (which has more misses in
+// flight than the first: asking the first alone halves the speed), then closer into the first.
+template <int Bytes>
+static inline void ahead(const void* p) {
+    const char* from = static_cast<const char*>(p);
+    for (int i = 0; i < Bytes; i += 64) {
+        _mm_prefetch(from + 2560 + i, _MM_HINT_T1);
+        _mm_prefetch(from + 512 + i, _MM_HINT_T0);
+    }
+}
+#endif
+
 #if defined(__AVX512F__)
 using Lanes = __m512;
 static constexpr int kLanes = 16;
