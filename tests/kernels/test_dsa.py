@@ -13,14 +13,18 @@ from whimbrel.kernels.arrays import Array
 from whimbrel.kernels.dsa import reference
 from whimbrel.kernels.native import library
 
-KINDS_OF_KERNEL = [*library.usable(), *(["avx512 without tiles"] if "avx512" in library.usable() else [])]
 
-
-@pytest.fixture(autouse=True, params=KINDS_OF_KERNEL)
-def _variant(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test runs with every variant that this machine has."""
+@pytest.fixture(autouse=True, params=[*library.VARIANTS, "avx512 without tiles", "numpy"])
+def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test runs with every variant that this machine has, and with its matrix unit turned off."""
     name, _, without = request.param.partition(" ")
+    if name != "numpy":
+        request.getfixturevalue("built")
+        if name not in library.usable():
+            pytest.skip(f"this processor has no {name}")
     loaded = library.library()
+    if without and not (loaded and loaded.whimbrel_tiles()):
+        pytest.skip("this processor has no matrix unit")
     with library.using(name):
         if without and loaded:
             loaded.whimbrel_set_tiles(0)
