@@ -33,6 +33,14 @@ NOT_WITHIN = 4
     "--dense", type=click.Choice(["stored", "int8"]), default="stored", show_default=True,
     help="Round the dense matrices to eight bits, to see what that costs.",
 )  # fmt: skip
+@click.option(
+    "--tensor-parallel", type=click.IntRange(1), default=1, show_default=True,
+    help="Share the heads and experts of each layer out among so many processes.",
+)  # fmt: skip
+@click.option(
+    "--pipeline-parallel", type=click.IntRange(1), default=1, show_default=True,
+    help="Cut the layers into so many stages, each on processes of its own.",
+)  # fmt: skip
 @click.option("--fast", is_flag=True, help="Round activations as in normal use, to see what that costs.")
 def command(
     folder: Path,
@@ -41,6 +49,8 @@ def command(
     tolerance: float,
     expert_cache: int | None,
     dense: str,
+    tensor_parallel: int,
+    pipeline_parallel: int,
     fast: bool,
 ) -> None:
     """Run the checkpoint in DIR and compare its numbers with the golden ones stored in it.
@@ -50,7 +60,9 @@ def command(
     Exit code 0: all within tolerance; 4: not.
     """
     need_native()
-    from ...engine.kimi.load import LoadOptions, load_runner
+    from ...engine.kimi.load import LoadOptions
+    from ...engine.kimi.parallel.layout import Layout
+    from ...engine.kimi.parallel.runner import load_laid_out
     from ...engine.kimi.verify import verify
 
     options = LoadOptions(
@@ -61,7 +73,7 @@ def command(
         expert_cache=expert_cache,
         check_scales=True,
     )
-    runner = load_runner(folder, options)
+    runner = load_laid_out(folder, options, Layout(tensor_parallel, pipeline_parallel))
     try:
         for warning in runner.warnings:
             click.echo(f"whimbrel: {warning}", err=True)

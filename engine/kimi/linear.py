@@ -8,6 +8,7 @@ import numpy as np
 
 from ...kernels import dense, moe, mxfp4
 from .checkpoint import Checkpoint
+from .group import ALONE, Group
 from .safetensors import Array
 
 
@@ -55,11 +56,13 @@ class Loader:
     Args:
         exact: no rounding of activations (the mode that golden numbers are checked in).
         int8: round the large dense matrices to eight bits.
+        group: the processes that share the model.
     """
 
     checkpoint: Checkpoint
     exact: bool
     int8: bool
+    group: Group = ALONE
 
     def linear(self, name: str, rows: int, columns: int, *, small: bool = False) -> Linear:
         """The matrix `name` (without ``.weight``). `small`: never rounded to eight bits."""
