@@ -143,7 +143,7 @@ class KimiModel:
         return logits if self.whole_head else np.concatenate(self.group.gather(logits), axis=1)
 
     def _start(self, x: Array | None) -> tuple[Array, int]:
-        """The candidates of the mixes, and which of them is the running sum (all before it are finished blocks).
+        """The candidates of the mixes, and which of them is the running sum (those before it are finished).
 
         With plain residuals there is only the sum.
         """

@@ -1,1 +1,1 @@
-"""One model on several processes: heads and experts shared out (tensor, expert), layers in stages (pipeline)."""
+"""One model on several processes: heads and experts shared out, layers in stages."""

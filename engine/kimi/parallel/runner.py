@@ -247,6 +247,11 @@ class ParallelRunner:
     def _fail(self, error: BaseException) -> ModelError:
         """The group is over: asks the others for their last words, and ends them."""
         if not self._broken:
+            # Who waits for a part of a sum, or for the next message, ends by this.
+            self._mesh.close()
+            for control in self._controls:
+                with contextlib.suppress(OSError):
+                    control.send(("end",))
             said = [_last_words(control) for control in self._controls]
             reason = next((words for words in said if words), "") or str(error)
             self._broken = reason

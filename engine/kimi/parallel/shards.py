@@ -13,7 +13,7 @@ _ROWS = frozenset(
     {"q_proj", "k_proj", "v_proj", "g_proj", "f_b_proj", "g_b_proj", "b_proj", "q_b_proj", "kv_b_proj"}
     | {"gate_proj", "up_proj", "q_conv1d", "k_conv1d", "v_conv1d", "dt_bias", "A_log"}
 )
-"""Split by output: heads lie one after another in them, as do the columns of a feed-forward layer's middle."""
+"""Split by output: heads lie one after another in them, as does the middle of a feed-forward layer."""
 _COLUMNS = frozenset({"o_proj", "down_proj"})
 """Split by input: what comes out is a part of a sum over the processes."""
 
