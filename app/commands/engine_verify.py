@@ -56,15 +56,24 @@ def command(
     """Run the checkpoint in DIR and compare its numbers with the golden ones stored in it.
 
     Compared are the logits of the prompt and of token by token decoding, what comes out of every layer's
-    attention and feed-forward part, and the positions that sparse attention selects.
+    attention and feed-forward part, the positions that sparse attention selects, and images (imageN.png).
     Exit code 0: all within tolerance; 4: not.
     """
     need_native()
     from ...engine.kimi.load import LoadOptions
     from ...engine.kimi.parallel.layout import Layout
     from ...engine.kimi.parallel.runner import load_laid_out
-    from ...engine.kimi.verify import verify
+    from ...engine.kimi.verify import Report, verify
+    from ...engine.kimi.vision.verify import has_golden_images, has_text_model, verify_images
 
+    images = verify_images(folder) if has_golden_images(folder) else []
+    if images and not has_text_model(folder):
+        report = Report(numbers=images)
+        if as_json:
+            click.echo(json.dumps({**report.as_json(), "model": "vision"}, indent=2))
+        else:
+            _show(report)
+        sys.exit(0 if report.ok else NOT_WITHIN)
     options = LoadOptions(
         sets=sets,
         exact=not fast,
@@ -78,6 +87,7 @@ def command(
         for warning in runner.warnings:
             click.echo(f"whimbrel: {warning}", err=True)
         report = verify(runner, folder, tolerance)
+        report.numbers += images
         if as_json:
             stats = runner.source.stats
             counted = {
