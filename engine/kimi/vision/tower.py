@@ -168,7 +168,7 @@ def _between(size: int, count: int) -> tuple[Array, Array, Array]:
 
 
 def rotations(rows: int, columns: int, head_dim: int) -> Array:
-    """complex64[rows * columns, head_dim / 2]: pairs of channels turn by column, then by row, per frequency."""
+    """complex64[rows * columns, head_dim / 2]: pairs of channels turn by column, by row, per frequency."""
     frequency = 10_000.0 ** (-4.0 * np.arange(head_dim // 4) / head_dim)
     y, x = np.divmod(np.arange(rows * columns), columns)
     angles = np.stack((x[:, None] * frequency, y[:, None] * frequency), axis=2)
