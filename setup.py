@@ -41,6 +41,8 @@ class BuildKernels(build_ext):
         try:
             variants = builder.build(target)
         except builder.BuildError as problem:
+            if not self.inplace:  # what an earlier build left would be shipped
+                target.unlink(missing_ok=True)
             print(
                 f"warning: the native kernels are not built, numpy serves instead: {problem}", file=sys.stderr
             )

@@ -45,7 +45,13 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "mcp": ("mcp", "group", "List and check MCP servers."),
     "permissions": ("permissions", "group", "Remembered answers; how a command is understood and judged."),
     "trust": ("trust", "command", "Agree to what a repository configures, or take that back."),
-    "engine": ("engine", "group", "The native engine: check checkpoints of the Kimi K3 family."),
+    "serve": ("serve", "command", "Serve a model over HTTP (OpenAI and Anthropic form, metrics)."),
+    "engine": (
+        "engine",
+        "group",
+        "The native engine: plan, make, inspect, quantize and check checkpoints.",
+    ),
+    "licence": ("licence", "group", "The terms of model weights: show, accept, withdraw."),
     "sandbox": ("sandbox", "group", "Build, list and prune sandbox images."),
 }
 

@@ -6,20 +6,17 @@ import os
 import re
 from collections.abc import Mapping
 
-from ..sandbox.base.errors import ConfigError, UsageError
+from ..sandbox.base.errors import UsageError
 from .chat import ChatModel
 
 _REMOTE = ("openai", "vllm", "sglang", "llamacpp", "ollama", "deepseek", "kimi-api", "openrouter")
 FORMS = (
-    "embedded, llama:FILE.gguf, openai:NAME, anthropic:NAME, vllm:NAME@http://host:8000/v1"
+    "embedded, llama:FILE.gguf, kimi:DIR, openai:NAME, anthropic:NAME, vllm:NAME@http://host:8000/v1"
     " (also sglang, llamacpp, ollama, deepseek, kimi-api, openrouter; each with or without @URL)"
 )
 
 # Also what was meant as one and cannot be: it must not end as a part of the name, sent to another place.
 _ADDRESS = re.compile(r"@(?=[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+:\d{1,5}(?:/|$)|[\w.-]+/v1(?:/|$)|\[)")
-_KNOWN_BUT_ABSENT = {
-    "kimi": "the native engine is not part of this version",
-}
 
 
 def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatModel:
@@ -34,14 +31,19 @@ def load_model(spec: str, *, environ: Mapping[str, str] | None = None) -> ChatMo
         from .embedded.model import EmbeddedModel
 
         return EmbeddedModel()
-    prefix, colon, rest = text.partition(":")
-    if prefix in _KNOWN_BUT_ABSENT and colon:
-        raise ConfigError(f"{spec!r}: {_KNOWN_BUT_ABSENT[prefix]}", hint=f"use one of {FORMS}")
+    prefix, _, rest = text.partition(":")
     values = os.environ if environ is None else environ
     if prefix == "llama" and rest.strip():
         from .gguf.model import LlamaModel, resolve_file
 
         return LlamaModel(resolve_file(rest.strip(), values))
+    if prefix == "kimi" and rest.strip():
+        from .kimi.opening import resolve_folder
+
+        local = resolve_folder(rest.strip(), values)
+        from .kimi.chatmodel import KimiModel
+
+        return KimiModel(local)
     name, url = split_address(rest)
     if prefix not in (*_REMOTE, "anthropic") or not name:
         raise UsageError(f"{spec!r} names no model", hint=f"valid forms: {FORMS}")

@@ -258,3 +258,24 @@ def test_install_lines_name_a_command_or_plain_words(manager: str | None) -> Non
     assert install_line("bubblewrap", "brew") == ""
     assert install_line("ripgrep", "apt") == "apt-get install ripgrep"
     assert install_line("c++", "dnf") == "dnf install gcc-c++"
+
+
+def test_the_kernels_in_use_are_named_and_what_their_absence_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from whimbrel.app.doctor.kernels import kernels
+    from whimbrel.kernels.native import library
+
+    (finding,) = asyncio.run(kernels())
+    assert library.status().variant == "numpy" or library.status().variant in finding.detail
+    try:
+        for wanted, state, detail in (
+            ("numpy", State.LIMITED, "WHIMBREL_KERNELS=numpy"),
+            ("sse", State.MISSING, "sse"),
+        ):
+            monkeypatch.setenv("WHIMBREL_KERNELS", wanted)
+            library.forget()
+            (finding,) = asyncio.run(kernels())
+            assert finding.state is state and detail in finding.detail
+            assert finding.cost and finding.install == "unset WHIMBREL_KERNELS"
+    finally:
+        monkeypatch.undo()
+        library.forget()

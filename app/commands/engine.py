@@ -16,6 +16,10 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "command",
         "Compare a checkpoint's numbers with golden ones stored beside it.",
     ),
+    "plan": ("engine_plan", "command", "Parameters, bytes, caches and a layout by config.json alone."),
+    "tiny": ("engine_tiny", "command", "Write a small random checkpoint in the released layout."),
+    "info": ("engine_info", "command", "What a checkpoint folder holds and what it lacks."),
+    "quantize": ("engine_quantize", "command", "Turn a bf16 checkpoint's experts into MXFP4, resumable."),
 }
 
 

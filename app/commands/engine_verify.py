@@ -41,6 +41,7 @@ NOT_WITHIN = 4
     "--pipeline-parallel", type=click.IntRange(1), default=1, show_default=True,
     help="Cut the layers into so many stages, each on processes of its own.",
 )  # fmt: skip
+@click.option("--accept-licence", is_flag=True, help="Accept the licence of the checkpoint now.")
 @click.option("--fast", is_flag=True, help="Round activations as in normal use, to see what that costs.")
 def command(
     folder: Path,
@@ -51,6 +52,7 @@ def command(
     dense: str,
     tensor_parallel: int,
     pipeline_parallel: int,
+    accept_licence: bool,
     fast: bool,
 ) -> None:
     """Run the checkpoint in DIR and compare its numbers with the golden ones stored in it.
@@ -65,7 +67,9 @@ def command(
     from ...engine.kimi.parallel.runner import load_laid_out
     from ...engine.kimi.verify import Report, verify
     from ...engine.kimi.vision.verify import has_golden_images, has_text_model, verify_images
+    from ..licences import require_licence
 
+    require_licence(folder, accept=accept_licence)
     images = verify_images(folder) if has_golden_images(folder) else []
     if images and not has_text_model(folder):
         report = Report(numbers=images)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...sandbox.base.errors import ConfigError, SandboxUnavailable
-from . import isolation, machine
+from . import isolation, kernels, machine
 from .advice import install_line, package_manager
 from .finding import Finding, State
 from .probing import Probe, guarded
@@ -28,6 +28,7 @@ PROBES: tuple[tuple[str, str, Probe], ...] = (
     ("languages", "compilers", machine.compilers),
     ("extras", "packages", machine.extras),
     ("hardware", "GPU", machine.gpu),
+    ("hardware", "kernels", kernels.kernels),
     ("terminal", "terminal", machine.terminal),
 )
 

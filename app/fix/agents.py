@@ -33,6 +33,7 @@ from ..agent.tiers import Task, TaskModel
 from ..config import Settings
 from ..context.settings import SHARE_VARIABLE, ContextSettings
 from ..evidence import EvidenceLedger
+from ..licences import require_for_model
 from ..permissions.grants import Grants
 from ..sessions import SessionWriter
 from ..telemetry import RunTelemetry
@@ -159,6 +160,7 @@ async def task_models(settings: Settings, model: ChatModel) -> AsyncGenerator[di
         tasks: dict[Task, TaskModel] = {}
         for task, entry in entries:
             if entry.name and model.name != "embedded" and entry.name not in opened:
+                require_for_model(entry.name)
                 opened[entry.name] = load_model(entry.name)
             other = opened.get(entry.name) if entry.name else None
             if other is not None or entry.effort:

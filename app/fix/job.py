@@ -16,6 +16,7 @@ from ...sandbox.base.errors import (
 )
 from ..agent.loop import AgentOutcome
 from ..evidence import EvidenceLedger
+from ..licences import require_for_model
 from ..repo.cilog import read_ci_log
 from ..repo.environment import ProjectEnvironment
 from ..sessions.files import record
@@ -115,6 +116,7 @@ class FixJob:
         issue = Issue(given or "", "text") if self.options.issue_is_text else read_issue(given)
         log = read_log(self.options.log)
         with self._phase("set_up", "Set up"):
+            require_for_model(self.options.model)
             load_model(self.options.model)  # a wrong name should not cost a set-up
             check_extras(self.options)
             self._telemetry = open_telemetry(self.options.model, self.options.settings.telemetry)

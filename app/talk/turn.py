@@ -24,6 +24,7 @@ from ..fix.options import FixOptions
 from ..fix.rundir import RunDirectory
 from ..fix.stage import Stage, set_the_stage
 from ..fix.work import stage_fact
+from ..licences import require_for_model
 from ..sessions.files import Checkpoints, Restored, put_back
 from ..telemetry import RunTelemetry, open_telemetry
 from ..tools.base import PermissionClass, Tool, ToolArguments, ToolContext, ToolResult
@@ -102,6 +103,7 @@ class Turn:
                 )  # however it ends, it is given free
             model_name = self.options.model if self.talk.model_given or not chosen.model else chosen.model
             self.result.model = model_name
+            require_for_model(model_name)
             await load_model(model_name).close()  # a wrong name should not cost a set-up
             self._telemetry = open_telemetry(model_name, self.options.settings.telemetry)
             self.ledger.listen(self._telemetry.evidence)

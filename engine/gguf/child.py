@@ -10,7 +10,12 @@ answer with the ``id`` of its request::
      "answer_tokens": 80, "thinking_tokens": 50, "call_first": false} -> {"id": 2, "text": "..."} ...
                                                                        {"id": 2, "done": {...}}
     {"id": 2, "do": "abort"}
-    -> instead of any of these: {"id": 2, "failed": reason, "kind": "overflow" | "failure"}
+    -> instead of any of these: {"id": 2, "failed": reason, "kind": "overflow" | "form" | "failure"}
+
+An answer may also be asked for with ``sampling`` (fields of ``native.Sampling``), ``structure`` (see
+``answers``), ``callable`` (names of the tools that may be called), ``several`` (calls at once), and
+``top_logprobs``; then text comes with ``chances``: bytes in hexadecimal and log-probability, the chosen
+token first.
 
 Counting needs no weights and does not wait for an answer that is being written.
 """
@@ -28,8 +33,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .answers import Inexpressible, answer_grammar
 from .grammar import call_grammar
-from .native import Engine, NativeFailure, Overflow, Vocabulary, Wanted, ends_inside_thinking
+from .native import (
+    Chance,
+    Engine,
+    GrammarRefused,
+    NativeFailure,
+    Overflow,
+    Sampling,
+    Vocabulary,
+    Wanted,
+    ends_inside_thinking,
+)
 from .template import CHATML, MARK, ChatTemplate, TemplateFailure
 
 
@@ -96,22 +112,39 @@ class Child:
             )
         text, tokens = self._prompt(request)
         functions = [tool["function"] for tool in request["tools"]]
+        offered = request.get("callable")
+        callable_ones = [each for each in functions if offered is None or each["name"] in offered]
+        several = request.get("several", True)
+        structure = request.get("structure")
         wanted = Wanted(
             seed=request["seed"],
             most_tokens=request["most_tokens"],
             answer_tokens=request["answer_tokens"],
             thinking_tokens=request["thinking_tokens"],
-            grammar=(lambda opened: call_grammar(functions, opened=opened)) if functions else None,
+            grammar=(lambda opened: call_grammar(callable_ones, opened=opened, several=several))
+            if callable_ones
+            else None,
             call_first=request["call_first"],
+            form=answer_grammar(structure) if structure else "",
+            top_logprobs=request.get("top_logprobs"),
+            sampling=Sampling(**request.get("sampling", {})),
         )
 
-        def say(piece: str) -> None:
-            if piece:
-                self.say({"id": number, "text": piece})
+        def say(piece: str, chances: list[Chance]) -> None:
+            if piece or chances:
+                shown = [[each.data.hex(), each.logprob] for each in chances]
+                self.say({"id": number, "text": piece} | ({"chances": shown} if shown else {}))
 
         thinking = ends_inside_thinking(text)
-        self.say({"id": number, "thinking": thinking})
-        answer = self._engine.answer(tokens, wanted, say, lambda: number in self._aborted, thinking=thinking)
+        self.say({"id": number, "thinking": thinking, "input_tokens": len(tokens)})
+        answer = self._engine.answer(
+            tokens,
+            wanted,
+            say,
+            lambda: number in self._aborted,
+            thinking=thinking,
+            begun=lambda cached: self.say({"id": number, "cached_tokens": cached}),
+        )
         self.say({"id": number, "done": dataclasses.asdict(answer)})
         self._aborted.discard(number)
 
@@ -121,6 +154,8 @@ class Child:
             yield
         except Overflow as error:
             self.say({"id": number, "failed": str(error), "kind": "overflow"})
+        except (Inexpressible, GrammarRefused) as error:
+            self.say({"id": number, "failed": str(error), "kind": "form"})
         except (NativeFailure, TemplateFailure) as error:
             self.say({"id": number, "failed": " ".join(str(error).split()), "kind": "failure"})
 

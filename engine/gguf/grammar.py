@@ -17,8 +17,8 @@ _NESTED = ("anyOf", "oneOf", "allOf")
 _DEEPEST = 24
 
 
-def call_grammar(tools: Sequence[Mapping[str, Any]], *, opened: bool) -> str:
-    """GBNF text with the rule ``root``: one call, or several one after the other.
+def call_grammar(tools: Sequence[Mapping[str, Any]], *, opened: bool, several: bool = True) -> str:
+    """GBNF text with the rule ``root``: one call, or ``several`` one after the other.
 
     Args:
         tools: entries with ``name`` and ``parameters`` (JSON schema).
@@ -29,7 +29,8 @@ def call_grammar(tools: Sequence[Mapping[str, Any]], *, opened: bool) -> str:
     rules = _rules(library, {"anyOf": alternatives})
     another = f'"{CALL}" space call "{END_CALL}"'
     first = f'space call "{END_CALL}"' if opened else another
-    return f"{rules}\nroot ::= {first} ( space {another} )*\n"
+    more = f" ( space {another} )*" if several else ""
+    return f"{rules}\nroot ::= {first}{more}\n"
 
 
 def _usable(library: Any, tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ _WINDOW = 32768
 """Without the variable: more would take memory that nobody asked for."""
 _UNKNOWN_WINDOW = 4096
 _MOST_THREADS = 8
-_THINKING: dict[Effort, int] = {"low": 256, "high": 4096, "max": 16384}
+THINKING: dict[Effort, int] = {"low": 256, "high": 4096, "max": 16384}
 """Tokens of thinking, after which it is closed."""
 _ANSWER = 4096
 _COUNT_S = 60.0
@@ -86,6 +87,10 @@ def resolve_file(name: str, environ: Mapping[str, str]) -> Local:
     return Local(f"llama:{name}", path, window, threads)
 
 
+class UnusableForm(ModelError):
+    """The answer cannot be held to the form that was asked for."""
+
+
 class LlamaModel:
     """Implements ChatModel; the process is started when it is needed, and again after it has died."""
 
@@ -115,7 +120,7 @@ class LlamaModel:
     def count_tokens(self, history: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
         """Exact: the tokens of the prompt as the model's own template makes it."""
         try:
-            answer = self._running().call({"do": "count", **self._conversation(history, tools)}, _COUNT_S)
+            answer = self._running().call({"do": "count", **self.conversation(history, tools)}, _COUNT_S)
         except ModelError:
             answer = None
         if answer is None or "tokens" not in answer:
@@ -138,16 +143,43 @@ class LlamaModel:
         seed: int | None = None,
     ) -> AsyncIterator[StreamEvent]:
         """See ChatModel. Leaving the stream early stops the model after the token it is at."""
-        thinking = _THINKING[effort]
+        thinking = THINKING[effort]
         request = {
             "do": "answer",
-            **self._conversation(history, tools),
+            **self.conversation(history, tools),
             "seed": secrets.randbits(31) if seed is None else seed,
             "most_tokens": thinking + _ANSWER if max_output_tokens is None else max_output_tokens,
             "answer_tokens": _ANSWER if max_output_tokens is None else max_output_tokens,
             "thinking_tokens": thinking,
             "call_first": self._call_first and bool(tools),
         }
+        cut = False
+
+        def watch(answer: dict[str, Any]) -> None:
+            nonlocal cut
+            cut = bool(answer.get("done", {}).get("thinking_cut"))
+
+        async with aclosing(self.answer(request, f"call_{len(history)}", watch=watch)) as events:
+            async for event in events:
+                if cut and isinstance(event, Usage):
+                    yield ModelNotice(text=f"thinking was ended after {thinking} tokens (effort {effort})")
+                yield event
+
+    async def answer(
+        self,
+        request: dict[str, Any],
+        prefix: str,
+        *,
+        watch: Callable[[dict[str, Any]], None] = lambda _: None,
+        halted: Callable[[], bool] = lambda: False,
+    ) -> AsyncGenerator[StreamEvent]:
+        """Asks the process (see ``child``) and turns what it says into events.
+
+        Args:
+            prefix: of the ids of calls.
+            watch: sees everything the process says before it becomes events.
+            halted: asked after each event; True ends the answer after the token it is at.
+        """
         loop = asyncio.get_running_loop()
         answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
@@ -157,8 +189,8 @@ class LlamaModel:
 
         worker = self._running()
         number = worker.expect(receive)
-        over = False
-        reader = _Reader(self.name, f"call_{len(history)}")
+        over = ended = False
+        reader = _Reader(self.name, prefix)
         try:
             # A long history does not fit into the pipe while the process is still starting.
             await asyncio.to_thread(worker.send, number, request)
@@ -167,10 +199,12 @@ class LlamaModel:
                 over = "done" in answer or "failed" in answer
                 if "failed" in answer:
                     raise _failure(self.name, answer)
+                watch(answer)
                 for event in reader.events(answer):
                     yield event
-                if answer.get("done", {}).get("thinking_cut"):
-                    yield ModelNotice(text=f"thinking was ended after {thinking} tokens (effort {effort})")
+                if not (over or ended) and halted():
+                    ended = True
+                    worker.halt(number)
         finally:
             if not over:
                 worker.abort(number)
@@ -183,7 +217,8 @@ class LlamaModel:
         )
         yield Finished(reason=reader.reason())
 
-    def _conversation(self, history: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    def conversation(self, history: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        """The part of a request that makes the prompt."""
         return {"messages": plain_messages(history, self.name), "tools": plain_tools(tools)}
 
     def _running(self) -> Worker:
@@ -242,6 +277,8 @@ def _failure(name: str, answer: dict[str, Any]) -> ModelError:
     reason = str(answer["failed"])
     if answer.get("kind") == "overflow":
         return RemoteError(Failure.CONTEXT_OVERFLOW, f"{name}: {reason}")
+    if answer.get("kind") == "form":
+        return UnusableForm(f"{name}: {reason}")
     return ModelError(f"{name}: {reason}")
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import codecs
 import ctypes
+import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,14 +21,33 @@ from .tags import CALL, END_THINK, TAGS, THINK, TagParser
 BLOCK = 256
 """Tokens per call while a prompt is read."""
 _CONTROL = 1 << 3
-_TOP_K, _TOP_P, _MIN_P, _TEMPERATURE = 40, 0.95, 0.05, 0.7
 _PIECE = 512
 
 Reason = Literal["stop", "length", "aborted"]
 
 
+class GrammarRefused(NativeFailure):
+    """llama.cpp does not take a grammar; one line."""
+
+
 class Overflow(Exception):
     """A prompt that does not fit; one line."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen; the defaults are those of every answer that asks for nothing else."""
+
+    temperature: float = 0.7
+    """0 = always the likeliest."""
+    top_k: int = 40
+    """0 = all."""
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repetition: float = 1.0
+    frequency: float = 0.0
+    presence: float = 0.0
+    """Penalties of what the answer holds already; the prompt does not count."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +65,11 @@ class Wanted:
     """GBNF for calls, given whether the first tag is written; None = no tools."""
     call_first: bool = False
     """Whether the answer must be a call and nothing else."""
+    form: str = ""
+    """GBNF for the text of the answer; empty = free. Excludes ``grammar``."""
+    top_logprobs: int | None = None
+    """Log-probabilities wanted: None = none, else of the token chosen and of so many likeliest."""
+    sampling: Sampling = field(default_factory=Sampling)
 
 
 @dataclass(frozen=True)
@@ -57,6 +82,14 @@ class Answer:
     output_tokens: int
     thinking_tokens: int
     thinking_cut: bool
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Bytes of a token and its natural log-probability."""
+
+    data: bytes
+    logprob: float
 
 
 class Vocabulary:
@@ -163,16 +196,19 @@ class Engine:
         self,
         prompt: Sequence[int],
         wanted: Wanted,
-        say: Callable[[str], None],
+        say: Callable[[str, list[Chance]], None],
         stopped: Callable[[], bool],
         *,
         thinking: bool,
+        begun: Callable[[int], None] = lambda _: None,
     ) -> Answer:
         """Writes an answer piece by piece.
 
         Args:
+            say: takes a piece, and where they are wanted the chances of its token, the chosen one first.
             thinking: whether the prompt ends inside of a thinking block.
             stopped: asked between tokens and blocks.
+            begun: told how many tokens of the prompt were known before, when it is read.
 
         Raises:
             Overflow: the prompt leaves no room for an answer.
@@ -183,6 +219,7 @@ class Engine:
         cached = self._read(prompt, stopped)
         if cached is None:
             return Answer("aborted", len(prompt), 0, 0, 0, False)
+        begun(cached)
         run = _Run(self._vocabulary, wanted, thinking)
         position, reason = len(prompt), "aborted"
         try:
@@ -191,17 +228,18 @@ class Engine:
                 if self._vocabulary.ends(token):
                     reason = "stop"
                     break
-                say(run.take(token))
+                chances = run.chances(self._context, token)
+                say(run.take(token), chances)
                 following = [token, *run.closing()]
                 for extra in following[1:]:
-                    say(run.take(extra))
+                    say(run.take(extra), [])
                 if run.full or position + len(following) >= self._window:
                     reason = "length"
                     break
                 for each in following:
                     self._decode([each], position)
                     position += 1
-            say(run.end())
+            say(run.end(), [])
         finally:
             run.close()
         return Answer(reason, len(prompt), cached, run.count, run.thought, run.cut)
@@ -252,8 +290,10 @@ class _Run:
         self.cut = False
         self._free_once = False
         self._constrained = False
-        self._chain = self._sampler(wanted.grammar(False) if wanted.call_first and wanted.grammar else "")
-        self._constrained = wanted.call_first and wanted.grammar is not None
+        # What holds for the whole of the answer; thinking is free.
+        self._whole = wanted.grammar(False) if wanted.call_first and wanted.grammar else wanted.form
+        self._chain = self._sampler("" if thinking else self._whole)
+        self._constrained = bool(self._whole) and not thinking
 
     @property
     def full(self) -> bool:
@@ -272,11 +312,28 @@ class _Run:
         self._parser.feed(text)
         if before == "reasoning":
             self.thought += 1
+        if self._whole and not self._constrained and self._parser.state != "reasoning":
+            self._constrain(self._whole)
         if self._parser.state != "call":
             self._free_once = False
         elif not self._constrained and not self._free_once and self._wanted.grammar is not None:
             self._constrain(self._wanted.grammar(True))
         return text
+
+    def chances(self, context: Any, token: int) -> list[Chance]:
+        """The model's own, at temperature 1: of a token before it is decoded, and of the likeliest."""
+        if self._wanted.top_logprobs is None or self._parser.state != "text":
+            return []
+        numbers: Any = importlib.import_module("numpy")
+        raw = self._api.llama_get_logits_ith(context, -1)
+        logits = numbers.ctypeslib.as_array(raw, shape=(self._vocabulary.size,)).astype(numbers.float64)
+        top = logits.max()
+        logits -= top + numbers.log(numbers.exp(logits - top).sum())
+        count = self._wanted.top_logprobs
+        best = numbers.argsort(-logits, kind="stable")[:count] if count else []
+        return [
+            Chance(self._vocabulary.piece(each), float(logits[each])) for each in (token, *map(int, best))
+        ]
 
     def closing(self) -> list[int]:
         """Tokens that end thinking when it has had its share."""
@@ -319,17 +376,27 @@ class _Run:
         if grammar:
             head = api.llama_sampler_init_grammar(self._vocabulary.pointer, grammar.encode(), b"root")
             if not head:
-                raise NativeFailure("llama.cpp does not take the grammar of the tools")
+                raise GrammarRefused("llama.cpp does not take the grammar of this schema")
             api.llama_sampler_chain_add(chain, head)
-        for part in (
-            api.llama_sampler_init_top_k(_TOP_K),
-            api.llama_sampler_init_top_p(_TOP_P, 1),
-            api.llama_sampler_init_min_p(_MIN_P, 1),
-            api.llama_sampler_init_temp(_TEMPERATURE),
-            api.llama_sampler_init_dist((self._wanted.seed + self.count) & 0xFFFFFFFF),
-        ):
+        for part in self._choosing():
             api.llama_sampler_chain_add(chain, part)
         return chain
+
+    def _choosing(self) -> list[Any]:
+        api, how = self._api, self._wanted.sampling
+        parts: list[Any] = []
+        if (how.repetition, how.frequency, how.presence) != (1.0, 0.0, 0.0):
+            parts.append(api.llama_sampler_init_penalties(-1, how.repetition, how.frequency, how.presence))
+        if how.temperature <= 0:
+            return [*parts, api.llama_sampler_init_greedy()]
+        return [
+            *parts,
+            api.llama_sampler_init_top_k(how.top_k),
+            api.llama_sampler_init_top_p(how.top_p, 1),
+            api.llama_sampler_init_min_p(how.min_p, 1),
+            api.llama_sampler_init_temp(how.temperature),
+            api.llama_sampler_init_dist((self._wanted.seed + self.count) & 0xFFFFFFFF),
+        ]
 
 
 def ends_inside_thinking(prompt: str) -> bool:

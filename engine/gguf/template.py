@@ -43,8 +43,13 @@ class TemplateFailure(Exception):
 class ChatTemplate:
     """Renders conversations to text. Templates come with files from anywhere: they run in a sandbox."""
 
-    def __init__(self, source: str, *, bos: str, eos: str, control: Sequence[str]) -> None:
-        """``control`` are the spellings of the control tokens, see above."""
+    def __init__(
+        self, source: str, *, bos: str, eos: str, control: Sequence[str], declares_tools: bool = False
+    ) -> None:
+        """``control`` are the spellings of the control tokens, see above.
+
+        ``declares_tools``: the template's own form of tools is the one that is read back.
+        """
         sandbox: Any = importlib.import_module("jinja2.sandbox")
         environment = sandbox.ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
@@ -58,7 +63,8 @@ class ChatTemplate:
             raise TemplateFailure(f"the file's chat template cannot be read: {_line(error)}") from error
         self._special = {"bos_token": bos, "eos_token": eos}
         self._control = sorted((text for text in control if len(text) > 1), key=len, reverse=True)
-        self._offers_tools = "tools" in source and CALL in source and "<function=" not in source
+        in_tags = "tools" in source and CALL in source and "<function=" not in source
+        self._offers_tools = declares_tools or in_tags
         self._keeps_thinking = "reasoning_content" in source
         self._splits_thinking = END_THINK in source and not self._keeps_thinking
 

@@ -97,6 +97,10 @@ class Worker:
     def abort(self, number: int) -> None:
         """Says that nobody wants the rest of an answer; returns at once."""
         self.forget(number)
+        self.halt(number)
+
+    def halt(self, number: int) -> None:
+        """Ends an answer after the token it is at; how it ended is still told."""
         self._send({"do": "abort", "id": number})
 
     def forget(self, number: int) -> None:

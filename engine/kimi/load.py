@@ -105,6 +105,17 @@ def load_runner(folder: Path, options: LoadOptions | None = None, part: Part | N
     return runner
 
 
+def window(folder: Path, options: LoadOptions | None = None) -> int:
+    """Tokens of prompt and answer that a sequence can have: the model's, or what the cache has room for.
+
+    Raises:
+        ConfigError: see `load_runner`.
+    """
+    options = options or LoadOptions()
+    config = load_config(folder, options.sets)
+    return min(config.max_context, max(1, cache_pages(config, [config], options) - 2) * PAGE_TOKENS)
+
+
 def available_memory() -> int:
     """Bytes a new process could use; one GiB where the system does not say."""
     try:

@@ -92,7 +92,7 @@ DIALECTS: Mapping[str, Dialect] = {
             "vLLM",
             url="http://127.0.0.1:8000/v1",
             keys=("VLLM_API_KEY",),
-            owners=("vllm",),
+            owners=("vllm", "whimbrel"),  # `whimbrel serve` speaks as vLLM does
             reasoning_field="reasoning",
             tiers={tier: _open_weights(tier) for tier in _TIERS},
             token_cap="thinking_token_budget",

@@ -1,4 +1,4 @@
-"""Dense products and the short convolution through the C++ library; arrays are checked and contiguous already."""
+"""Dense products and the short convolution through the C++ library; arrays are checked already."""
 
 from __future__ import annotations
 

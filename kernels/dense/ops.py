@@ -91,7 +91,7 @@ def _bits_as_f32(w: Array) -> Array:
 def matmul_int8(x: Array, w: Int8Weight, *, precision: Precision = "auto") -> Array:
     """x [T, C] times the transpose of an eight-bit matrix -> f32[T, R]; `precision` as in `matmul`.
 
-    Where activations are rounded to bfloat16, so is code * scale (1e-3, a fifth of the rounding to eight bits).
+    Where activations are rounded to bfloat16, so is code * scale (1e-3, a fifth of what eight bits cost).
     """
     if precision not in get_args(Precision):
         raise KernelError(f"precision is {precision!r}; one of {', '.join(get_args(Precision))} is needed")

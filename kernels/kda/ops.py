@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import Array, KernelError
-from . import plain
+from ..native.library import library
+from . import native, plain
 
 
 def _checked(state: Array, inputs: tuple[Array, ...], tokens: tuple[int, ...]) -> tuple[Array, ...]:
@@ -28,19 +29,25 @@ def _checked(state: Array, inputs: tuple[Array, ...], tokens: tuple[int, ...]) -
 
 def decode_step(state: Array, q: Array, k: Array, v: Array, g: Array, beta: Array) -> Array:
     """One token: q k g [H, K], v [H, V], beta [H]. Returns o [H, V]; the state moves on by one token."""
-    q, k, v, g, beta = _checked(state, (q, k, v, g, beta), ())
-    return plain.decode_step(state, q, k, v, g, beta)
+    inputs = _checked(state, (q, k, v, g, beta), ())
+    if loaded := library():
+        return native.decode_step(loaded, state, inputs)
+    return plain.decode_step(state, *inputs)
 
 
 def recurrent(state: Array, q: Array, k: Array, v: Array, g: Array, beta: Array) -> Array:
     """T tokens one after the other: q k g [T, H, K], v [T, H, V], beta [T, H]. Returns o [T, H, V]."""
-    q, k, v, g, beta = _checked(state, (q, k, v, g, beta), q.shape[:1])
-    return plain.recurrent(state, q, k, v, g, beta)
+    inputs = _checked(state, (q, k, v, g, beta), q.shape[:1])
+    if (loaded := library()) and state.shape[1] <= native.MOST_KEYS:
+        return native.prefill(loaded, state, inputs, 1, 1)
+    return plain.recurrent(state, *inputs)
 
 
 def chunked(state: Array, q: Array, k: Array, v: Array, g: Array, beta: Array, chunk_size: int = 16) -> Array:
     """The same as `recurrent`, `chunk_size` tokens at a time: for prefill."""
     if chunk_size < 1:
         raise KernelError(f"chunk_size is {chunk_size}; at least one token is needed")
-    q, k, v, g, beta = _checked(state, (q, k, v, g, beta), q.shape[:1])
-    return plain.chunked(state, q, k, v, g, beta, int(chunk_size))
+    inputs = _checked(state, (q, k, v, g, beta), q.shape[:1])
+    if (loaded := library()) and state.shape[1] <= native.MOST_KEYS:
+        return native.prefill(loaded, state, inputs, int(chunk_size), 4)
+    return plain.chunked(state, *inputs, int(chunk_size))

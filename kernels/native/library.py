@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -62,7 +62,7 @@ def usable() -> list[str]:
 
 
 @contextmanager
-def using(variant: str, threads: int = 0) -> Iterator[None]:
+def using(variant: str, threads: int = 0) -> Generator[None]:
     """Runs with another variant and number of threads (0: as before); of the whole process, so for tests.
 
     Raises:
@@ -126,6 +126,8 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         return None, "WHIMBREL_KERNELS=numpy"
     loaded, reason = _open(Path(build.HERE, build.LIBRARY))
     if wanted:
+        if wanted not in VARIANTS:
+            raise KernelError(f"there are no kernels {wanted!r}: {', '.join(VARIANTS)} or numpy")
         if loaded is None:
             raise KernelError(f"WHIMBREL_KERNELS={wanted}, but the kernels are missing: {reason}")
         _choose(loaded, wanted)
@@ -134,7 +136,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
 
 def _open(path: Path) -> tuple[ctypes.CDLL | None, str]:
     if not path.exists():
-        return None, "the native kernels were not built (no C++ compiler at installation)"
+        return None, "the native kernels were not built at installation"
     try:
         loaded = ctypes.CDLL(str(path))
         loaded.whimbrel_sources.restype = ctypes.c_char_p

@@ -31,8 +31,8 @@ def test_other_strings_are_a_usage_error_that_lists_the_forms(spec: str) -> None
     assert "embedded" in caught.value.one_line() and "vllm:NAME@" in caught.value.one_line()
 
 
-def test_kinds_that_are_not_there_say_so() -> None:
-    with pytest.raises(ConfigError, match="not part of this version"):
+def test_a_folder_that_is_not_there_says_so() -> None:
+    with pytest.raises(ConfigError, match="is no folder"):
         load_model("kimi:model", environ={})
 
 

@@ -77,6 +77,7 @@ def main() -> int:
         # Modules that stand on an extra are imported behind a check that names it.
         extras = (
             "app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools",
+            "engine.serve.app", "engine.serve.metrics", "engine.serve.run",
             "kernels.arrays", "kernels.dense", "kernels.dense.ops", "kernels.dense.reference", "kernels.dense.vectorised",
             "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.plain", "kernels.dsa.reference",
             "kernels.dsa.rows",
@@ -84,8 +85,10 @@ def main() -> int:
             "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
             "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
             "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
+            "kernels.mxfp4.native", "kernels.dense.native", "kernels.native.library",
         )  # fmt: skip
-        numeric = ("whimbrel.kernels.", "whimbrel.engine.kimi.")  # whole packages that stand on numpy
+        # Whole packages that stand on numpy.
+        numeric = ("whimbrel.kernels.", "whimbrel.engine.kimi.", "whimbrel.engine.scheduling.")
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

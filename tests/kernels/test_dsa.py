@@ -61,6 +61,8 @@ def test_indexer_scores_follow_the_definition(
     q, w = _random(tokens, heads, width), _random(tokens, heads, seed=1)
     keys = _random(count, width, seed=2).astype(storage)
     wanted = reference.indexer_scores(q, keys, w, first)
+    # Beside bfloat16 keys the query may be rounded to bfloat16 too; nothing else may be lost.
+    rounded = reference.indexer_scores(q.astype(storage).astype(np.float32), keys, w, first)
     seen = np.isfinite(wanted)
     pool, table = _pool(keys, 64)
     for got in (
@@ -68,7 +70,7 @@ def test_indexer_scores_follow_the_definition(
         dsa.indexer_scores(q, pool, w, first, table=table, length=count),
     ):
         assert got.dtype == np.float32 and np.array_equal(np.isfinite(got), seen)
-        assert _error(got[seen], wanted[seen]) < (1e-6 if storage == np.float32 else 1e-2)
+        assert min(_error(got[seen], wanted[seen]), _error(got[seen], rounded[seen])) < 1e-6
 
 
 def test_a_key_scores_the_same_in_prefill_and_in_decode():

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ....sandbox.base.errors import ConfigError
+from .sizes import IN_PATCH_LIMIT, SIDE_LIMIT, ImageLimits
 
-IN_PATCH_LIMIT = 65_536
-"""Patches of one image where nothing says otherwise."""
-SIDE_LIMIT = 512
-"""Patches along one side."""
 _ONLY: Mapping[str, Any] = {
     "norm_type": "rmsnorm", "attn_bias": False, "linear_bias": False, "patch_embed_proj_bias": False,
     "mlp_type": "mlp2", "merge_type": "sd2_tpool", "mm_projector_type": "patchmergerv2",
@@ -41,16 +38,6 @@ class VisionConfig:
     @property
     def head_dim(self) -> int:
         return self.qkv // self.heads
-
-
-@dataclass(frozen=True)
-class ImageLimits:
-    """How images are made smaller and padded."""
-
-    patch: int = 14
-    merge: int = 2
-    patches: int = IN_PATCH_LIMIT
-    side: int = SIDE_LIMIT
 
 
 def read_vision_config(folder: Path) -> tuple[VisionConfig, ImageLimits]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from PIL import Image
 
 from ....sandbox.base.errors import UsageError
 from ..safetensors import Array
-from .config import ImageLimits
+from .sizes import ImageLimits
 
 MOST_PIXELS = 100_000_000
 """Of an image as it comes; more is refused before it is decoded."""
@@ -33,14 +32,6 @@ class Patches:
     grid: tuple[int, int, int]
     size: tuple[int, int]
     tokens: int
-
-
-def new_size(width: int, height: int, limits: ImageLimits) -> tuple[int, int]:
-    """Width and height after scaling down; images are never enlarged."""
-    side = limits.side * limits.patch
-    squares = max(1, width // limits.patch) * max(1, height // limits.patch)
-    scale = min(1.0, math.sqrt(limits.patches / squares), side / width, side / height)
-    return min(max(1, int(width * scale)), side), min(max(1, int(height * scale)), side)
 
 
 def preprocess(data: bytes, limits: ImageLimits) -> Patches:
@@ -67,14 +58,13 @@ def preprocess(data: bytes, limits: ImageLimits) -> Patches:
         Image.DecompressionBombWarning,
     ) as error:
         raise UsageError(f"the image cannot be read: {error}", hint="give a PNG or JPEG file") from error
-    size = new_size(width, height, limits)
+    size = limits.size(width, height)
     if size != image.size:
         image = image.resize(size, Image.Resampling.BICUBIC)
-    unit = limits.patch * limits.merge
-    columns, rows = (-(-edge // unit) * limits.merge for edge in size)
+    columns, rows = limits.grid(width, height)
     canvas = np.zeros((rows * limits.patch, columns * limits.patch, 3), np.uint8)
     canvas[: size[1], : size[0]] = np.asarray(image)
     values = (canvas.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
     squares = values.reshape(rows, limits.patch, columns, limits.patch, 3).transpose(0, 2, 4, 1, 3)
     pixels = np.ascontiguousarray(squares.reshape(rows * columns, 3, limits.patch, limits.patch))
-    return Patches(pixels, (1, rows, columns), (width, height), rows * columns // limits.merge**2)
+    return Patches(pixels, (1, rows, columns), (width, height), limits.rows(width, height))

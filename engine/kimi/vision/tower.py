@@ -11,8 +11,9 @@ from ....kernels.dense import matmul
 from ....sandbox.base.errors import ModelError
 from ..checkpoint import FLOATS, Checkpoint
 from ..safetensors import Array
-from .config import ImageLimits, VisionConfig, read_vision_config
+from .config import VisionConfig, read_vision_config
 from .preprocess import Patches, preprocess
+from .sizes import ImageLimits
 
 EPS_OF = {"BF16": 2.0**-7, "F16": 2.0**-10, "F32": 2.0**-23, "F64": 2.0**-52}
 """The tower's norms use the machine epsilon of the dtype the checkpoint stores, whatever we compute in."""

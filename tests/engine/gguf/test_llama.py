@@ -152,7 +152,7 @@ async def test_thinking_that_the_template_opens_is_closed_when_it_has_had_its_sh
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     need_local_model()
-    monkeypatch.setattr("whimbrel.engine.gguf.model._THINKING", {"low": 4})
+    monkeypatch.setattr("whimbrel.engine.gguf.model.THINKING", {"low": 4})
     whole = resolve_file("smollm2", SETTINGS).path
     opens = ("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n")
     path = with_template(whole, opens, tmp_path / "thinks.gguf")

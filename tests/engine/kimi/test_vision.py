@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from whimbrel.app.cli import main
-from whimbrel.engine.kimi.vision.config import ImageLimits, read_vision_config
-from whimbrel.engine.kimi.vision.preprocess import new_size, preprocess
+from whimbrel.engine.kimi.vision.config import read_vision_config
+from whimbrel.engine.kimi.vision.preprocess import preprocess
+from whimbrel.engine.kimi.vision.sizes import ImageLimits
 from whimbrel.engine.kimi.vision.tower import VisionModel, gelu, gelu_tanh, interpolated
 from whimbrel.sandbox.base.errors import ConfigError, ModelError, UsageError
 
@@ -58,7 +59,7 @@ def test_verify_accepts_the_golden_images_and_notices_one_wrong_weight(
     ],
 )
 def test_images_shrink_to_the_limits_and_are_never_enlarged(size: tuple[int, int], expected: tuple[int, int]):
-    assert new_size(*size, ImageLimits()) == expected
+    assert ImageLimits().size(*size) == expected
 
 
 def test_padding_is_at_the_bottom_and_right_and_becomes_minus_one():

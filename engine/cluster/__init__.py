@@ -1,0 +1,1 @@
+"""What surrounds a running engine: planning its machines, the licence of its weights."""

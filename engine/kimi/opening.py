@@ -1,0 +1,136 @@
+"""From ``kimi:DIR`` and the environment to a loaded model. Nothing heavy is imported before it is loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ...sandbox.base.errors import ConfigError, WhimbrelError
+
+if TYPE_CHECKING:
+    from .answering import Answering
+    from .chat.format import ChatFormat
+    from .load import LoadOptions
+
+_NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
+PREFIX = "WHIMBREL_KIMI_"
+"""Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
+mapped), DENSE (stored or int8), BATCH (requests at a time), SPECULATE (tokens guessed ahead), TENSOR and
+PIPELINE (processes that share each layer, stages of layers), CHAT_TEMPLATE (a file)."""
+
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Local:
+    """A checkpoint folder and how it is run."""
+
+    name: str
+    folder: Path
+    cache_bytes: int | None = None
+    prefix_bytes: int = 1 << 30
+    expert_bytes: int | None = None
+    dense: Literal["stored", "int8"] = "stored"
+    batch: int = _BATCH
+    speculate: int = 0
+    tensor: int = 1
+    """Processes that share the heads and experts of each layer."""
+    pipeline: int = 1
+    """Stages of layers, each on processes of its own."""
+    chat_template: Path | None = None
+
+    def chat(self, vocab_size: int | None = None) -> ChatFormat:
+        """Its chat format (reads the vocabulary, not the weights)."""
+        from .chat.format import ChatFormat
+
+        return ChatFormat.load(
+            self.folder, vocab_size=vocab_size, chat_template=self.chat_template, source=self.name
+        )
+
+    def window(self) -> int:
+        """Tokens of prompt and answer, without loading the model.
+
+        Raises:
+            ConfigError: config.json is not what it should be.
+        """
+        from .load import window
+
+        return window(self.folder, self._options())
+
+    def _options(self) -> LoadOptions:
+        from .load import LoadOptions
+
+        return LoadOptions(dense=self.dense, cache_bytes=self.cache_bytes, expert_cache=self.expert_bytes)
+
+    def load(self, chat: ChatFormat | None = None) -> Answering:
+        """Loads the model; the large tensors stay in the mapped files.
+
+        Raises:
+            ConfigError: a file of the checkpoint is absent, broken or does not fit the others.
+            ModelError: tensors that are not what config.json describes.
+        """
+        from ..scheduling.scheduler import Limits
+        from .answering import Answering, Options
+        from .parallel.layout import Layout
+        from .parallel.runner import load_laid_out
+        from .vision.eyes import Eyes
+
+        runner = load_laid_out(self.folder, self._options(), Layout(self.tensor, self.pipeline))
+        try:
+            chat = chat or self.chat(runner.vocab_size)
+            limits = Limits(batch=self.batch, prefix_bytes=self.prefix_bytes)
+            eyes = Eyes.of(self.folder, runner.hidden_size)
+            return Answering(runner, chat, Options(self.speculate, limits), rows_of=eyes)
+        except WhimbrelError:
+            runner.close()
+            raise
+
+
+def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
+    """Checks the folder and the settings; no weights are read.
+
+    Raises:
+        ConfigError: the extra is missing, the folder holds no checkpoint, or a variable has no usable value.
+    """
+    spec = f"kimi:{name}"
+    missing = [each for each in _NEEDED if importlib.util.find_spec(each) is None]
+    if missing:
+        raise ConfigError(
+            f"{spec} needs {', '.join(missing)}, which the extra `native` brings",
+            hint="pip install 'whimbrel[native]'",
+        )
+    folder = Path(name).expanduser().absolute()
+    if not (folder / "config.json").is_file():
+        what = "holds no config.json" if folder.is_dir() else "is no folder"
+        raise ConfigError(f"{folder} {what}", hint="name the folder of a Kimi checkpoint")
+    dense = environ.get(f"{PREFIX}DENSE", "").strip() or "stored"
+    if dense not in ("stored", "int8"):
+        raise ConfigError(f"{PREFIX}DENSE is {dense[:40]!r}, which is neither stored nor int8")
+    template = environ.get(f"{PREFIX}CHAT_TEMPLATE", "").strip()
+    cache, prefix = _number(environ, "CACHE_MIB"), _number(environ, "PREFIX_MIB")
+    experts = _number(environ, "EXPERTS_MIB")
+    return Local(
+        spec,
+        folder,
+        cache_bytes=cache << 20 if cache else None,
+        prefix_bytes=1 << 30 if prefix is None else prefix << 20,
+        expert_bytes=experts << 20 if experts else None,
+        dense="int8" if dense == "int8" else "stored",
+        batch=min(2048, _number(environ, "BATCH") or _BATCH),
+        speculate=min(64, _number(environ, "SPECULATE") or 0),
+        tensor=min(64, _number(environ, "TENSOR") or 1),
+        pipeline=min(64, _number(environ, "PIPELINE") or 1),
+        chat_template=Path(template).expanduser() if template else None,
+    )
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(PREFIX + name, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 32):
+        raise ConfigError(f"{PREFIX}{name} is {text[:40]!r}, which is no number of use")
+    return int(text)

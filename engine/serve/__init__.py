@@ -1,0 +1,1 @@
+"""`whimbrel serve`: a model behind the OpenAI and the Anthropic form of HTTP."""
