@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
+import sys
 import weakref
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, Pipe
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Any
 
 from ....sandbox.base.errors import ModelError
+from ....sandbox.base.process import base_environment
+from ....sandbox.base.spawn import spawn
 from ..blocks.step import Trace
 from ..config import load_config
 from ..experts import ExpertSource
@@ -23,7 +25,7 @@ from ..safetensors import Array
 from .layout import Layout
 from .mesh import Mesh, MeshBroken, connections
 from .share import Share
-from .worker import Orders, work
+from .worker import Orders
 
 _LOAD_S = 3600.0
 _LAST_WORDS_S = 5.0
@@ -82,7 +84,7 @@ class ParallelRunner:
         self._mesh, self._controls = mesh, list(controls)
         self._next = 0
         self._broken = ""
-        self._processes: list[SpawnProcess] = []
+        self._processes: list[Popen[bytes]] = []
         self._result_from = (layout.pipeline - 1) * layout.tensor
 
     @classmethod
@@ -97,26 +99,16 @@ class ParallelRunner:
         layout.check(config)
         parts = [layout.config(config, rank) for rank in range(layout.size)]
         pages = cache_pages(config, parts, options)
-        threads = max(1, len(os.sched_getaffinity(0)) // layout.size)
         rows = connections(layout.size)
-        spawn = multiprocessing.get_context("spawn")
-        processes: list[SpawnProcess] = []
-        controls: list[Connection] = []
-        for rank in range(1, layout.size):
-            ours, theirs = Pipe()
-            orders = Orders(folder, options, layout, rank, pages, threads)
-            process = spawn.Process(
-                target=work, args=(orders, rows[rank], theirs), name=f"whimbrel-part-{rank}", daemon=True
-            )
-            process.start()
-            theirs.close()
-            for link in rows[rank]:
-                if link is not None:
-                    link.close()
-            processes.append(process)
-            controls.append(ours)
         mesh = Mesh(0, rows[0])
+        processes: list[Popen[bytes]] = []
+        controls: list[Connection] = []
         try:
+            for rank in range(1, layout.size):
+                process, control = _start(rows[rank], layout.size)
+                processes.append(process)
+                controls.append(control)
+                control.send(Orders(folder.absolute(), options, layout, rank, pages))
             group = Share(layout, mesh)
             local = load_runner(folder, options, Part(layout, 0, group, pages))
             runner = cls(local, layout, mesh, controls)
@@ -259,6 +251,33 @@ class ParallelRunner:
         return ModelError(f"a process of the model failed: {self._broken}", hint="load the model again")
 
 
+def _start(links: Sequence[Connection | None], size: int) -> tuple[Popen[bytes], Connection]:
+    """A process with its ends of the connections, which are closed here."""
+    ours, theirs = Pipe()
+    own = [theirs, *(link for link in links if link is not None)]
+    numbers = [str(theirs.fileno()), *("-" if link is None else str(link.fileno()) for link in links)]
+    threads = str(max(1, len(os.sched_getaffinity(0)) // size))
+    kept = {name: os.environ[name] for name in ("WHIMBREL_KERNELS",) if name in os.environ}
+    limits = dict.fromkeys(("WHIMBREL_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), threads)
+    try:
+        process, _ = spawn(
+            [sys.executable, "-P", "-m", "whimbrel.engine.kimi.parallel.worker", *numbers],
+            cwd="/",
+            env=base_environment({**limits, **kept}),
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=None,
+            user=None,
+            group=None,
+            rlimits=None,
+            pass_fds=[link.fileno() for link in own],
+        )
+    finally:
+        for link in own:
+            link.close()
+    return process, ours
+
+
 def _await_ready(rank: int, control: Connection) -> None:
     try:
         if not control.poll(_LOAD_S):
@@ -280,16 +299,17 @@ def _last_words(control: Connection) -> str:
     return ""
 
 
-def _end(processes: Sequence[SpawnProcess], controls: Sequence[Connection], mesh: Mesh) -> None:
+def _end(processes: Sequence[Popen[bytes]], controls: Sequence[Connection], mesh: Mesh) -> None:
     """Closes every connection, which ends the processes, and waits for them; then ends what is left."""
     mesh.close()
     for control in controls:
         control.close()
     for process in processes:
-        process.join(_END_S)
-        if process.is_alive():
+        try:
+            process.wait(_END_S)
+        except TimeoutExpired:
             process.kill()
-            process.join(_END_S)
+            process.wait(_END_S)
 
 
 def load_laid_out(folder: Path, options: LoadOptions, layout: Layout) -> KimiRunner | ParallelRunner:

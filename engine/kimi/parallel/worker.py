@@ -8,8 +8,7 @@ or ``("failed", error)``. A process that fails in a step says why and ends, whic
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -34,14 +33,18 @@ class Orders:
     layout: Layout
     rank: int
     pages: int
-    threads: int
 
 
-def work(orders: Orders, links: Sequence[Connection | None], control: Connection) -> None:
-    """The whole life of such a process."""
-    # A key press reaches the whole group of processes; the first one decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["WHIMBREL_THREADS"] = str(orders.threads)
+def main(arguments: Sequence[str]) -> int:
+    """``CONTROL LINK...``: open sockets by their numbers, the link to oneself as ``-``."""
+    control, *links = arguments
+    work(Connection(int(control)), [None if link == "-" else Connection(int(link)) for link in links])
+    return 0
+
+
+def work(control: Connection, links: Sequence[Connection | None]) -> None:
+    """The whole life of such a process; its orders are the first message."""
+    orders: Orders = control.recv()
     mesh = Mesh(orders.rank, links)
     try:
         part = Part(orders.layout, orders.rank, Share(orders.layout, mesh), orders.pages)
@@ -113,3 +116,7 @@ class Holder:
 def _say(control: Connection, message: tuple[Any, ...]) -> None:
     with contextlib.suppress(OSError):
         control.send(message)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -109,13 +109,13 @@ def test_a_process_that_is_killed_ends_the_model_with_a_reason_and_leaves_none_b
         sequence = runner.new()
         runner.forward([Chunk(sequence, np.arange(5))])
         os.kill(pids[1] or 0, signal.SIGKILL)
-        runner._processes[1].join(10)
+        runner._processes[1].wait(10)
         with pytest.raises(ModelError, match="a process of the model failed") as raised:
             runner.forward([Chunk(sequence, np.arange(5))])
         assert "\n" not in raised.value.one_line()
         with pytest.raises(ModelError, match="have ended"):
             runner.forward([Chunk(runner.new(), np.arange(5))])
-        assert not any(process.is_alive() for process in runner._processes)
+        assert all(process.poll() is not None for process in runner._processes)
     finally:
         runner.close()
 

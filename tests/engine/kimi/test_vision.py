@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import math
@@ -12,10 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 from whimbrel.app.cli import main
+from whimbrel.engine.chat import ImagePart, Message, ReasoningDelta, TextDelta, TextPart, Usage
+from whimbrel.engine.kimi.tiny import TinyOptions, make_tiny
 from whimbrel.engine.kimi.vision.config import read_vision_config
 from whimbrel.engine.kimi.vision.preprocess import preprocess
 from whimbrel.engine.kimi.vision.sizes import ImageLimits
 from whimbrel.engine.kimi.vision.tower import VisionModel, gelu, gelu_tanh, interpolated
+from whimbrel.engine.models import load_model
 from whimbrel.sandbox.base.errors import ConfigError, ModelError, UsageError
 
 TINY = Path(__file__).parents[2] / "fixtures" / "golden" / "vision-tiny"
@@ -156,3 +160,27 @@ def test_the_preprocessors_own_file_counts_before_the_config(tmp_path: Path):
     (folder / "preprocessor_config.json").write_text('{"media_proc_cfg": {"in_patch_limit": 16}}')
     assert read_vision_config(folder)[1].patches == 16
     assert read_vision_config(TINY)[1].patches == 64
+
+
+async def test_a_conversation_with_a_picture_depends_on_the_picture(tmp_path: Path):
+    folder = tmp_path / "tiny"
+    make_tiny(folder, TinyOptions(family="k31", vision=True))
+    model = load_model(f"kimi:{folder}", environ={"WHIMBREL_KIMI_EXACT": "1"})
+    answers: list[str] = []
+    try:
+        for name in ("image0", "image2", "image0"):
+            part = ImagePart(
+                media_type="image/png",
+                data_base64=base64.b64encode((TINY / f"{name}.png").read_bytes()).decode(),
+            )
+            said = ""
+            asked = Message(role="user", parts=(TextPart(text="What is this?"), part))
+            async for event in model.stream([asked], [], effort="low", max_output_tokens=24, seed=1):
+                said += event.text if isinstance(event, ReasoningDelta | TextDelta) else ""
+                if isinstance(event, Usage):
+                    assert event.input_tokens is not None and event.input_tokens > 6
+            answers.append(said)
+        assert model.capabilities.images
+    finally:
+        await model.close()
+    assert answers[0] == answers[2] != answers[1]
