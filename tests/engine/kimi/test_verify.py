@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from whimbrel.app.commands.engine_verify import command
-
 from whimbrel.sandbox.base.errors import ConfigError, ModelError
 
-from .making import k3, kimi_linear, make
+from .making import k3, kimi_linear, make, tensors_for, write_checkpoint
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 DSA = {"index_n_heads": 4, "index_head_dim": 10, "index_topk": 5, "dsa_layers": [2, 5]}
@@ -99,7 +98,8 @@ def test_layers_may_share_the_selection_of_the_indexer_before_them(tmp_path: Pat
     assert isinstance(result.exception, ModelError) and "indexer.wq_b.weight is missing" in str(
         result.exception
     )
-    make(tmp_path, k3(), dsa=DSA, indexers=[5])
+    late = tensors_for(k3(), np.random.default_rng(0), dsa={**DSA, "dsa_layers": [5]})
+    write_checkpoint(tmp_path, k3(), late, dsa=DSA)
     result = CliRunner().invoke(command, [str(tmp_path), "--set", "index_share=true"])
     assert isinstance(result.exception, ConfigError) and "none before it to share" in str(result.exception)
 
