@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ...sandbox.base.errors import ConfigError
+from . import threads  # noqa: F401  # pyright: ignore[reportUnusedImport] - before numpy
 from .checkpoint import Checkpoint
 from .config import KimiConfig, load_config
-from .experts import ExpertSource, ExpertTable, MappedExperts
+from .experts import ExpertSource, ExpertTable, MappedExperts, NoExperts
 from .group import ALONE, Group
 from .linear import Loader
+from .memory import available_memory
 from .model import KimiModel
 from .parallel.layout import Layout
 from .parallel.shards import ShardedCheckpoint
@@ -100,8 +100,9 @@ def load_runner(folder: Path, options: LoadOptions | None = None, part: Part | N
     loader = Loader(checkpoint, options.exact, options.dense == "int8", group)
     model = KimiModel.load(loader, config, source, told.append)
     pages = cache_pages(config, [config], options) if part is None else part.pages
-    runner = KimiRunner(model, source, PagePool(config, pages, bf16=options.cache == "bf16"))
+    runner = KimiRunner(model, source, _make_pool(config, pages, bf16=options.cache == "bf16"))
     runner.warnings = told
+    runner.at_close.append(checkpoint.close)
     return runner
 
 
@@ -116,26 +117,14 @@ def window(folder: Path, options: LoadOptions | None = None) -> int:
     return min(config.max_context, max(1, cache_pages(config, [config], options) - 2) * PAGE_TOKENS)
 
 
-def available_memory() -> int:
-    """Bytes a new process could use; one GiB where the system does not say."""
+def _make_pool(config: KimiConfig, pages: int, *, bf16: bool) -> PagePool:
     try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
-        if found:
-            return int(found[1]) * 1024
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (OSError, ValueError):
-        return 1 << 30
-
-
-class NoExperts(MappedExperts):
-    """For models without experts."""
-
-    def __init__(self) -> None:
-        from .experts import ExpertStats
-
-        self.stats = ExpertStats()
-        self.advise = False
-        self._built = {}
+        return PagePool(config, pages, bf16=bf16)
+    except MemoryError as error:
+        raise ConfigError(
+            f"the system refuses {pages * page_bytes(config, bf16=bf16)} bytes for the cache",
+            hint="give the cache less memory",
+        ) from error
 
 
 def cache_pages(config: KimiConfig, parts: Sequence[KimiConfig], options: LoadOptions) -> int:

@@ -32,6 +32,7 @@ class StreamedExperts:
             )
         self.table, self.capacity = table, capacity
         self.stats = ExpertStats()
+        self.at_once: int | None = max(1, capacity // max(1, 2 * table.largest))
         self._change = threading.Condition()
         self._held: OrderedDict[Key, tuple[Expert, int]] = OrderedDict()
         self._bytes = 0

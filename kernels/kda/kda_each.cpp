@@ -18,6 +18,7 @@ constexpr int kGroup = 4;
 constexpr int kVectors = W == 16 ? 2 : 1;
 constexpr int64_t kSlice = kVectors * W;  // columns of the state that stay in the first cache
 constexpr int64_t kSegment = 64;          // tokens prepared at once; also the longest way between anchors
+constexpr int64_t kAhead = 4;             // tokens whose keys are fetched ahead
 constexpr float kSmallest = 1e-18f;
 
 static inline vf load_some(const float* from, int64_t n) {
@@ -102,6 +103,10 @@ struct Group {
     bool anchored;
 };
 
+static inline void fetch(const float* from, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(from + i);
+}
+
 // Tokens as they lie in memory: of one head, `stride` values apart.
 struct Tokens {
     const float *q, *k, *v, *g, *beta;
@@ -138,6 +143,14 @@ static int64_t prepare(const Tokens& in, int64_t begin, int64_t end, int64_t chu
     for (int r = 0; r < K; ++r) left[r] = 1;
     for (int64_t t = begin; t < end; ++t) {
         const float* g = in.g + t * in.heads * in.keys;
+        // The tokens of one head lie far apart: no hardware foresees them.
+        if (t + kAhead < end) {
+            const int64_t next_keys = (t + kAhead) * in.heads * in.keys;
+            fetch(in.g + next_keys, in.keys);
+            fetch(in.k + next_keys, in.keys);
+            fetch(in.q + next_keys, in.keys);
+        }
+        fetch(in.v + t * in.heads * in.values, in.values);
         vf least_seen = all(1.0f);
         for (int64_t r = 0; r < in.keys; r += W) {
             const vf d = load(left + r) * exp_down(load_some(g + r, in.keys - r));
@@ -174,10 +187,11 @@ static int64_t prepare(const Tokens& in, int64_t begin, int64_t end, int64_t chu
     return count;
 }
 
-// state [keys, kSlice]: applies `before`'s updates u, the anchor, and gathers `now`'s dot products.
+// state [keys, kSlice]: applies `before`'s updates u and the anchor, and takes `now` a step: `wide` has its values
+// and receives its output, u its updates.
 template <int K, int B, int N, bool ANCHOR>
-static void pass(float* state, int64_t keys, const Group<K>& before, const vf (&u)[kGroup][kVectors], const Group<K>& now,
-                 vf (&from_k)[kGroup][kVectors], vf (&from_q)[kGroup][kVectors]) {
+static void pass(float* state, int64_t keys, const Group<K>& before, vf (&u)[kGroup][kVectors], const Group<K>& now,
+                 vf* wide) {
     vf update[B][kVectors], a[N][kVectors] = {}, b[N][kVectors] = {};
 #pragma GCC unroll 4
     for (int j = 0; j < B; ++j)
@@ -210,64 +224,74 @@ static void pass(float* state, int64_t keys, const Group<K>& before, const vf (&
             }
         }
     }
-    for (int j = 0; j < N; ++j)
-        for (int i = 0; i < kVectors; ++i) from_k[j][i] = a[j][i], from_q[j][i] = b[j][i];
+    // What the tokens of the group do to each other; out = q'S + sum of p u.
+#pragma GCC unroll 2
+    for (int i = 0; i < kVectors; ++i) {
+        vf step[N];
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j) {
+            vf value = wide[j * kVectors + i] - a[j][i], result = b[j][i];
+#pragma GCC unroll 4
+            for (int m = 0; m < j; ++m) {
+                value -= now.a[j][m] * step[m];
+                result += now.p[j][m] * step[m];
+            }
+            step[j] = value * now.beta[j];
+            u[j][i] = step[j];
+            wide[j * kVectors + i] = result + now.p[j][j] * step[j];
+        }
+    }
 }
 
 template <int K, int B, int N>
-static void pass_of(float* state, int64_t keys, const Group<K>& before, const vf (&u)[kGroup][kVectors], const Group<K>& now,
-                    vf (&from_k)[kGroup][kVectors], vf (&from_q)[kGroup][kVectors]) {
+static void pass_of(float* state, int64_t keys, const Group<K>& before, vf (&u)[kGroup][kVectors],
+                    const Group<K>& now, vf* wide) {
     if (now.anchored)
-        pass<K, B, N, true>(state, keys, before, u, now, from_k, from_q);
+        pass<K, B, N, true>(state, keys, before, u, now, wide);
     else
-        pass<K, B, N, false>(state, keys, before, u, now, from_k, from_q);
+        pass<K, B, N, false>(state, keys, before, u, now, wide);
 }
 
 // Columns [column, column + kSlice) of one head through all groups; the first token of the first group is `t`.
 template <int K>
 static void run_slice(float* whole, const Tokens& in, int64_t column, int64_t t, const Group<K>* groups, int64_t count,
                       const float* left, float* state) {
-    const int64_t wide = least(kSlice, in.values - column);
+    const int64_t here = least(kSlice, in.values - column);
     for (int64_t r = 0; r < in.keys; ++r)
         for (int i = 0; i < kVectors; ++i)
-            store(state + r * kSlice + i * W, wide > i * W ? load_some(whole + r * in.values + column + i * W, wide - i * W) : vf{});
+            store(state + r * kSlice + i * W, here > i * W ? load_some(whole + r * in.values + column + i * W, here - i * W) : vf{});
     vf u[kGroup][kVectors] = {};
     static const Group<K> kNone = {};
     const Group<K>* before = &kNone;
     for (int64_t n = 0; n < count; ++n) {
         const Group<K>& now = groups[n];
-        vf from_k[kGroup][kVectors], from_q[kGroup][kVectors];
+        vf wide[kGroup * kVectors] = {};
+        const int64_t at = t * in.heads * in.values + column, stride = in.heads * in.values;
+        for (int j = 0; j < now.tokens; ++j)
+            for (int i = 0; i < kVectors && here > i * W; ++i)
+                wide[j * kVectors + i] = load_some(in.v + at + j * stride + i * W, here - i * W);
         if (now.tokens == 1) {
             if (before->tokens <= 1)
-                pass_of<K, 1, 1>(state, in.keys, *before, u, now, from_k, from_q);
+                pass_of<K, 1, 1>(state, in.keys, *before, u, now, wide);
             else
-                pass_of<K, kGroup, 1>(state, in.keys, *before, u, now, from_k, from_q);
+                pass_of<K, kGroup, 1>(state, in.keys, *before, u, now, wide);
         } else {
             if (before->tokens <= 1)
-                pass_of<K, 1, kGroup>(state, in.keys, *before, u, now, from_k, from_q);
+                pass_of<K, 1, kGroup>(state, in.keys, *before, u, now, wide);
             else
-                pass_of<K, kGroup, kGroup>(state, in.keys, *before, u, now, from_k, from_q);
+                pass_of<K, kGroup, kGroup>(state, in.keys, *before, u, now, wide);
         }
-        for (int j = 0; j < kGroup; ++j)
-            for (int i = 0; i < kVectors; ++i) {
-                u[j][i] = vf{};
-                if (j >= now.tokens || wide <= i * W) continue;
-                const int64_t at = (t + j) * in.heads * in.values + column + i * W;
-                vf value = load_some(in.v + at, wide - i * W) - from_k[j][i];
-                for (int m = 0; m < j; ++m) value -= now.a[j][m] * u[m][i];
-                u[j][i] = value * now.beta[j];
-                vf result = from_q[j][i];
-                for (int m = 0; m <= j; ++m) result += now.p[j][m] * u[m][i];
-                store_some(in.out + at, result, wide - i * W);
-            }
+        for (int j = 0; j < now.tokens; ++j)
+            for (int i = 0; i < kVectors && here > i * W; ++i)
+                store_some(in.out + at + j * stride + i * W, wide[j * kVectors + i], here - i * W);
         t += now.tokens;
         before = &now;
     }
     for (int64_t r = 0; r < in.keys; ++r)
-        for (int i = 0; i < kVectors && wide > i * W; ++i) {
+        for (int i = 0; i < kVectors && here > i * W; ++i) {
             vf s = load(state + r * kSlice + i * W);
             for (int j = 0; j < before->tokens; ++j) s += before->ku[j][r] * u[j][i];
-            store_some(whole + r * in.values + column + i * W, s * left[r], wide - i * W);
+            store_some(whole + r * in.values + column + i * W, s * left[r], here - i * W);
         }
 }
 

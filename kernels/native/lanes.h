@@ -24,7 +24,7 @@ typedef float vf_any __attribute__((vector_size(W * 4), aligned(4), may_alias));
 
 inline vf load(const float* p) { return *reinterpret_cast<const vf_any*>(p); }
 inline void store(float* p, vf v) { *reinterpret_cast<vf_any*>(p) = v; }
-inline vf all(float x) { return vf{} + x; }
+inline vf all(float x) { return x - vf{}; }  // not + 0, which would change -0 and so cost an addition
 inline vf larger(vf a, vf b) { return a > b ? a : b; }
 inline int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -141,7 +141,18 @@ class MoeLayer:
 
     def _experts(self, z: Array, ids: Array, weights: Array) -> Array:
         """The weighted sum of the chosen experts; a negative id is none."""
-        self.source.announce(self.layer, np.unique(ids[ids >= 0]).tolist())
+        chosen = np.unique(ids[ids >= 0])
+        self.source.announce(self.layer, chosen.tolist())
+        at_once = self.source.at_once or chosen.size
+        if chosen.size <= at_once:
+            return self._product(z, ids, weights)
+        y = np.zeros_like(z)
+        for start in range(0, chosen.size, at_once):
+            part = np.isin(ids, chosen[start : start + at_once])
+            y += self._product(z, np.where(part, ids, -1), weights)
+        return y
+
+    def _product(self, z: Array, ids: Array, weights: Array) -> Array:
         return moe.experts(
             z,
             ids,

@@ -11,6 +11,7 @@ from ....kernels.mix import rms_norm
 from ..config import KimiConfig, MlaConfig
 from ..linear import Linear, Loader
 from ..safetensors import Array
+from ..threads import per_head
 from .indexer import Indexer
 from .numerics import sigmoid
 from .step import Span, Step
@@ -98,7 +99,7 @@ class MlaLayer:
     def _attend(self, q: Array, span: Span, start: int, chosen: Array | None, step: Step) -> Array:
         """Attention of q f32[T, H, nope + pe], the span's tokens from `start` on -> f32[T, H v]."""
         mla = self.shape
-        absorbed = np.matmul(q[:, :, : mla.nope_dim].transpose(1, 0, 2), self.key_up).transpose(1, 0, 2)
+        absorbed = per_head(q[:, :, : mla.nope_dim].transpose(1, 0, 2), self.key_up).transpose(1, 0, 2)
         q_pe = np.ascontiguousarray(q[:, :, mla.nope_dim :])
         q_latent = np.ascontiguousarray(absorbed)
         latents, pe = step.pool.latents(self.layer), step.pool.pe(self.layer)
@@ -112,7 +113,7 @@ class MlaLayer:
             sums = dsa.sparse_attention(
                 q_latent, q_pe, latents, pe, chosen, mla.scale, table=table, length=length
             )
-        values = np.matmul(sums.transpose(1, 0, 2), self.value_up).transpose(1, 0, 2)
+        values = per_head(sums.transpose(1, 0, 2), self.value_up).transpose(1, 0, 2)
         return values.reshape(q.shape[0], -1)
 
     def _select(self, x: Array, latent: Array, span: Span, step: Step, number: int) -> Array | None:

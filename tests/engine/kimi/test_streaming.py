@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from whimbrel.engine.kimi.checkpoint import Checkpoint
 from whimbrel.engine.kimi.config import load_config
-from whimbrel.engine.kimi.experts import ExpertTable
+from whimbrel.engine.kimi.experts import ExpertTable, MappedExperts
 from whimbrel.engine.kimi.load import LoadOptions, load_runner
+from whimbrel.engine.kimi.memory import available_memory
 from whimbrel.engine.kimi.protocol import Chunk
 from whimbrel.engine.kimi.streaming import StreamedExperts
 from whimbrel.sandbox.base.errors import ConfigError, ModelError
@@ -45,6 +46,12 @@ def test_what_is_read_equals_what_is_mapped(table: ExpertTable) -> None:
             for name in ("w1", "w2", "w3"):
                 for ours, theirs in zip(getattr(read, name), getattr(mapped, name), strict=True):
                     assert np.array_equal(ours, theirs)
+
+
+def test_mapped_experts_are_announced_to_the_system_and_stay_the_same(table: ExpertTable) -> None:
+    experts = MappedExperts(table, advise=True)
+    experts.announce(2, [1, 4])
+    assert np.array_equal(experts.get(2, 4).w2[0], table.read(2, 4).w2[0])
 
 
 def test_the_least_recently_used_expert_makes_room(table: ExpertTable) -> None:
@@ -99,3 +106,26 @@ def test_a_scale_that_is_no_number_is_found_at_loading_and_when_its_expert_is_us
         with pytest.raises(ModelError, match=problem):
             experts.get(1, 4)
     experts.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "limit", "used"),
+    [
+        ("0::/box/inner", "sys/fs/cgroup/box", "memory.max", "memory.current"),
+        ("5:memory:/box", "sys/fs/cgroup/memory/box", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ],
+)
+def test_a_control_groups_limit_counts_as_the_machines_memory(
+    line: str, place: str, limit: str, used: str, tmp_path: Path
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemAvailable:   8000000 kB\n")
+    (tmp_path / "proc/self/cgroup").write_text(f"3:cpu:/\n{line}\n")
+    assert available_memory(tmp_path) == 8000000 * 1024
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / limit).write_text("1000000\n")
+    (tmp_path / place / used).write_text("600000\n")
+    (tmp_path / place / "memory.stat").write_text(
+        "anon 5\ntotal_inactive_file 100000\ninactive_file 100000\n"
+    )
+    assert available_memory(tmp_path) == 500000
