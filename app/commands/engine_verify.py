@@ -33,6 +33,14 @@ NOT_WITHIN = 4
     "--dense", type=click.Choice(["stored", "int8"]), default="stored", show_default=True,
     help="Round the dense matrices to eight bits, to see what that costs.",
 )  # fmt: skip
+@click.option(
+    "--tensor-parallel", type=click.IntRange(1), default=1, show_default=True,
+    help="Share the heads and experts of each layer out among so many processes.",
+)  # fmt: skip
+@click.option(
+    "--pipeline-parallel", type=click.IntRange(1), default=1, show_default=True,
+    help="Cut the layers into so many stages, each on processes of its own.",
+)  # fmt: skip
 @click.option("--accept-licence", is_flag=True, help="Accept the licence of the checkpoint now.")
 @click.option("--fast", is_flag=True, help="Round activations as in normal use, to see what that costs.")
 def command(
@@ -42,21 +50,34 @@ def command(
     tolerance: float,
     expert_cache: int | None,
     dense: str,
+    tensor_parallel: int,
+    pipeline_parallel: int,
     accept_licence: bool,
     fast: bool,
 ) -> None:
     """Run the checkpoint in DIR and compare its numbers with the golden ones stored in it.
 
     Compared are the logits of the prompt and of token by token decoding, what comes out of every layer's
-    attention and feed-forward part, and the positions that sparse attention selects.
+    attention and feed-forward part, the positions that sparse attention selects, and images (imageN.png).
     Exit code 0: all within tolerance; 4: not.
     """
     need_native()
-    from ...engine.kimi.load import LoadOptions, load_runner
-    from ...engine.kimi.verify import verify
+    from ...engine.kimi.load import LoadOptions
+    from ...engine.kimi.parallel.layout import Layout
+    from ...engine.kimi.parallel.runner import load_laid_out
+    from ...engine.kimi.verify import Report, verify
+    from ...engine.kimi.vision.verify import has_golden_images, has_text_model, verify_images
     from ..licences import require_licence
 
     require_licence(folder, accept=accept_licence)
+    images = verify_images(folder) if has_golden_images(folder) else []
+    if images and not has_text_model(folder):
+        report = Report(numbers=images)
+        if as_json:
+            click.echo(json.dumps({**report.as_json(), "model": "vision"}, indent=2))
+        else:
+            _show(report)
+        sys.exit(0 if report.ok else NOT_WITHIN)
     options = LoadOptions(
         sets=sets,
         exact=not fast,
@@ -65,11 +86,12 @@ def command(
         expert_cache=expert_cache,
         check_scales=True,
     )
-    runner = load_runner(folder, options)
+    runner = load_laid_out(folder, options, Layout(tensor_parallel, pipeline_parallel))
     try:
         for warning in runner.warnings:
             click.echo(f"whimbrel: {warning}", err=True)
         report = verify(runner, folder, tolerance)
+        report.numbers += images
         if as_json:
             stats = runner.source.stats
             counted = {

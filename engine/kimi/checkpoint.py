@@ -71,6 +71,21 @@ class Checkpoint:
         self._used.add(full)
         return file, file.entries[full]
 
+    def has_outside(self, name: str) -> bool:
+        """Whether there is a tensor of this whole name."""
+        return name in self._where
+
+    def outside(self, name: str) -> tuple[SafetensorsFile, Entry]:
+        """The file and place of a tensor that is not the text model's, by its whole name.
+
+        Raises:
+            ModelError: it is not there.
+        """
+        file = self._where.get(name)
+        if file is None:
+            raise ModelError(f"{self.folder}: the tensor {name} is missing", hint="download it again")
+        return file, file.entries[name]
+
     def typed(
         self, name: str, shape: tuple[int, ...], dtypes: Iterable[str]
     ) -> tuple[SafetensorsFile, Entry]:

@@ -78,6 +78,13 @@ class MoeConfig:
     groups_kept: int
     first_dense: int
     frequency: int
+    shared_inner: int | None = None
+    """Width of the shared experts' middle on this process, where it is not `num_shared` times `inner`."""
+
+    @property
+    def shared_width(self) -> int:
+        """Width of the middle of the shared experts, which are one MLP."""
+        return self.num_shared * self.inner if self.shared_inner is None else self.shared_inner
 
     def at(self, layer: int) -> bool:
         """Whether `layer` has experts."""
@@ -114,9 +121,21 @@ class KimiConfig:
     raw: Mapping[str, Any]
     """The file's whole content (vision_config among it)."""
     warnings: tuple[str, ...] = field(default=())
+    stage: range | None = None
+    """The layers this process holds; None: all."""
 
     def is_full(self, layer: int) -> bool:
         return layer in self.full_layers
+
+    @property
+    def own_layers(self) -> range:
+        """The layers this process holds."""
+        return range(self.num_layers) if self.stage is None else self.stage
+
+    @property
+    def own_full_layers(self) -> list[int]:
+        """Those with full attention."""
+        return [layer for layer in self.own_layers if layer in self.full_layers]
 
 
 def load_config(path: Path, sets: Sequence[str] = ()) -> KimiConfig:

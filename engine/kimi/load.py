@@ -12,9 +12,12 @@ from . import threads  # noqa: F401  # pyright: ignore[reportUnusedImport] - bef
 from .checkpoint import Checkpoint
 from .config import KimiConfig, load_config
 from .experts import ExpertSource, ExpertTable, MappedExperts, NoExperts
+from .group import ALONE, Group
 from .linear import Loader
 from .memory import available_memory
 from .model import KimiModel
+from .parallel.layout import Layout
+from .parallel.shards import ShardedCheckpoint
 from .pool import PagePool, page_bytes
 from .protocol import PAGE_TOKENS
 from .runner import KimiRunner
@@ -49,8 +52,25 @@ class LoadOptions:
     check_scales: bool = False
 
 
-def load_runner(folder: Path, options: LoadOptions | None = None) -> KimiRunner:
-    """Load a checkpoint; its large tensors stay in the mapped files.
+@dataclass(frozen=True)
+class Part:
+    """Which part of a model a process loads.
+
+    Args:
+        layout: how all processes share the model.
+        rank: this process.
+        group: how it reaches the others.
+        pages: pages of the cache; every process has as many.
+    """
+
+    layout: Layout
+    rank: int
+    group: Group
+    pages: int
+
+
+def load_runner(folder: Path, options: LoadOptions | None = None, part: Part | None = None) -> KimiRunner:
+    """Load a checkpoint, or one process's part of it; its large tensors stay in the mapped files.
 
     Raises:
         ConfigError: config.json is missing or wrong, or an option does not fit.
@@ -58,11 +78,16 @@ def load_runner(folder: Path, options: LoadOptions | None = None) -> KimiRunner:
     """
     options = options or LoadOptions()
     config = load_config(folder, options.sets)
-    checkpoint = Checkpoint(folder)
+    if part is None:
+        checkpoint = Checkpoint(folder)
+    else:
+        layout, rank = part.layout, part.rank
+        checkpoint = ShardedCheckpoint(folder, layout.share(rank), layout.tensor)
+        config = layout.config(config, rank)
     _check_indexers(checkpoint, config)
     source: ExpertSource = NoExperts()
     if config.moe is not None:
-        layers = [number for number in range(config.num_layers) if config.moe.at(number)]
+        layers = [number for number in config.own_layers if config.moe.at(number)]
         width = config.hidden if config.moe.latent is None else config.moe.latent
         table = ExpertTable(checkpoint, config.moe, width, layers)
         table.check_all(None if options.check_scales else LOOKED_AT_ONCE)
@@ -71,9 +96,11 @@ def load_runner(folder: Path, options: LoadOptions | None = None) -> KimiRunner:
         else:
             source = MappedExperts(table, advise=table.nbytes > available_memory())
     told = list(config.warnings)
-    loader = Loader(checkpoint, options.exact, options.dense == "int8")
+    group = ALONE if part is None else part.group
+    loader = Loader(checkpoint, options.exact, options.dense == "int8", group)
     model = KimiModel.load(loader, config, source, told.append)
-    runner = KimiRunner(model, source, _make_pool(config, options))
+    pages = cache_pages(config, [config], options) if part is None else part.pages
+    runner = KimiRunner(model, source, _make_pool(config, pages, bf16=options.cache == "bf16"))
     runner.warnings = told
     runner.at_close.append(checkpoint.close)
     return runner
@@ -87,12 +114,10 @@ def window(folder: Path, options: LoadOptions | None = None) -> int:
     """
     options = options or LoadOptions()
     config = load_config(folder, options.sets)
-    return min(config.max_context, max(1, _pages(config, options) - 2) * PAGE_TOKENS)
+    return min(config.max_context, max(1, cache_pages(config, [config], options) - 2) * PAGE_TOKENS)
 
 
-def _make_pool(config: KimiConfig, options: LoadOptions) -> PagePool:
-    bf16 = options.cache == "bf16"
-    pages = _pages(config, options)
+def _make_pool(config: KimiConfig, pages: int, *, bf16: bool) -> PagePool:
     try:
         return PagePool(config, pages, bf16=bf16)
     except MemoryError as error:
@@ -102,8 +127,13 @@ def _make_pool(config: KimiConfig, options: LoadOptions) -> PagePool:
         ) from error
 
 
-def _pages(config: KimiConfig, options: LoadOptions) -> int:
-    size = max(1, page_bytes(config, bf16=options.cache == "bf16"))
+def cache_pages(config: KimiConfig, parts: Sequence[KimiConfig], options: LoadOptions) -> int:
+    """Pages of the cache; each takes memory in every part of the model.
+
+    Raises:
+        ConfigError: there is room for none.
+    """
+    size = max(1, sum(page_bytes(part, bf16=options.cache == "bf16") for part in parts))
     one = -(-config.max_context // PAGE_TOKENS)
     if options.cache_bytes is not None:
         pages = options.cache_bytes // size

@@ -14,6 +14,7 @@ from .blocks.mla import MlaLayer
 from .blocks.step import Step
 from .config import KimiConfig
 from .experts import ExpertSource
+from .group import ALONE, Group
 from .linear import Linear, Loader
 from .safetensors import Array
 
@@ -41,6 +42,9 @@ class KimiModel:
     output_mix: Array | None
     norm: Array
     head: Linear
+    group: Group = ALONE
+    whole_head: bool = True
+    """False: each share of the group has a part of the vocabulary."""
 
     @classmethod
     def load(
@@ -57,7 +61,7 @@ class KimiModel:
         take, hidden = loader.checkpoint, config.hidden
         layers: list[Layer] = []
         slot = 0
-        for number in range(config.num_layers):
+        for number in config.own_layers:
             base = f"model.layers.{number}"
             if config.is_full(number):
                 attention: KdaLayer | MlaLayer = MlaLayer.load(loader, config, number)
@@ -96,8 +100,10 @@ class KimiModel:
             output_mix=_mix_vector(loader, "model.output_attn_res", hidden) if mixed else None,
             norm=take.vector("model.norm.weight", hidden),
             head=loader.linear(head, config.vocab_size, hidden),
+            group=loader.group,
+            whole_head=config.tied or loader.group.size == 1,
         )
-        if unused := take.unused():
+        if config.stage is None and (unused := take.unused()):
             shown = ", ".join(unused[:8]) + (f" and {len(unused) - 8} more" if len(unused) > 8 else "")
             told(f"tensors that the model does not use: {shown}")
         return model
@@ -110,55 +116,73 @@ class KimiModel:
         given = np.asarray(embeddings, np.float32)
         return np.where(np.isnan(given).all(axis=1, keepdims=True), table, given)
 
-    def __call__(self, x: Array, step: Step, wanted: Array) -> Array | None:
-        """Rows x f32[T, hidden] through all layers; logits f32[n, vocab] of the rows `wanted` (i64[n])."""
-        config, eps = self.config, self.config.eps
-        block = config.block_size
-        if block is None:
-            y = self._plain(x, step)[wanted]
-        else:
-            blocks = -(-config.num_layers // block)
-            # Rows 0..done-1 are finished blocks, row `done` the running sum: together the candidates.
-            held = np.empty((blocks + 1, *x.shape), np.float32)
-            held[0] = x
-            done = 0
-            for number, layer in enumerate(self.layers):
-                h = (
-                    held[0]
-                    if layer.attention_mix is None
-                    else attn_res_mix(held[: done + 1], layer.attention_mix, eps)
-                )
-                attended = self._attend(number, layer, h, step)
-                if number % block == 0:
-                    done += 1
-                    held[done] = attended
-                else:
-                    held[done] += attended
-                assert layer.mlp_mix is not None
-                held[done] += self._feed(
-                    number, layer, attn_res_mix(held[: done + 1], layer.mlp_mix, eps), step
-                )
-            if not wanted.size:
-                return None
-            assert self.output_mix is not None
-            y = attn_res_mix(np.ascontiguousarray(held[: done + 1, wanted]), self.output_mix, eps)
-        return self.head(rms_norm(y, self.norm, eps)) if wanted.size else None
+    def __call__(self, x: Array | None, step: Step, wanted: Array) -> Array | None:
+        """Rows x f32[T, hidden] through this process's layers; logits f32[n, vocab] of the rows `wanted`.
 
-    def _plain(self, x: Array, step: Step) -> Array:
-        x = x.copy()
-        for number, layer in enumerate(self.layers):
-            x += self._attend(number, layer, x, step)
-            x += self._feed(number, layer, x, step)
-        return x
+        Args:
+            x: embedded tokens for the first stage, None for later ones.
+            wanted: i64[n].
+
+        Returns:
+            None where nothing is wanted, and on all but the last stage.
+        """
+        config, eps = self.config, self.config.eps
+        held, done = self._start(x)
+        for number, layer in zip(config.own_layers, self.layers, strict=True):
+            done = self._layer(number, layer, held, done, step)
+        if not self.group.last:
+            self.group.pass_rows(held[: done + 1])
+            return None
+        if not wanted.size:
+            return None
+        if self.output_mix is None:
+            y = held[0, wanted]
+        else:
+            y = attn_res_mix(np.ascontiguousarray(held[: done + 1, wanted]), self.output_mix, eps)
+        logits = self.head(rms_norm(y, self.norm, eps))
+        return logits if self.whole_head else np.concatenate(self.group.gather(logits), axis=1)
+
+    def _start(self, x: Array | None) -> tuple[Array, int]:
+        """The candidates of the mixes, and which of them is the running sum (those before it are finished).
+
+        With plain residuals there is only the sum.
+        """
+        given = self.group.take_rows() if x is None else x[None]
+        block = self.config.block_size
+        room = 1 if block is None else 1 + -(-self.config.num_layers // block)
+        held = np.empty((room, *given.shape[1:]), np.float32)
+        held[: given.shape[0]] = given
+        return held, given.shape[0] - 1
+
+    def _layer(self, number: int, layer: Layer, held: Array, done: int, step: Step) -> int:
+        block, eps = self.config.block_size, self.config.eps
+        if block is None:
+            held[0] += self._attend(number, layer, held[0], step)
+            held[0] += self._feed(number, layer, held[0], step)
+            return 0
+        mix = layer.attention_mix
+        attended = self._attend(
+            number, layer, held[done] if mix is None else attn_res_mix(held[: done + 1], mix, eps), step
+        )
+        if number % block == 0:
+            done += 1
+            held[done] = attended
+        else:
+            held[done] += attended
+        assert layer.mlp_mix is not None
+        held[done] += self._feed(number, layer, attn_res_mix(held[: done + 1], layer.mlp_mix, eps), step)
+        return done
 
     def _attend(self, number: int, layer: Layer, h: Array, step: Step) -> Array:
-        out = layer.attention(rms_norm(h, layer.attention_norm, self.config.eps), step)
+        out = self.group.total(layer.attention(rms_norm(h, layer.attention_norm, self.config.eps), step))
         if step.trace is not None:
             step.trace.output(number, "attn_out", out)
         return out
 
     def _feed(self, number: int, layer: Layer, h: Array, step: Step) -> Array:
         out = layer.mlp(rms_norm(h, layer.mlp_norm, self.config.eps))
+        if isinstance(layer.mlp, GatedMlp):
+            out = self.group.total(out)
         if step.trace is not None:
             step.trace.output(number, "mlp_out", out)
         return out

@@ -21,7 +21,8 @@ _NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
 PREFIX = "WHIMBREL_KIMI_"
 """Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
 mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), SPECULATE (tokens
-guessed ahead), CHAT_TEMPLATE (a file)."""
+guessed ahead), TENSOR and PIPELINE (processes that share each layer, stages of layers), CHAT_TEMPLATE (a
+file)."""
 
 _BATCH = 32
 _STATES = 16
@@ -43,6 +44,10 @@ class Local:
     """Float32 throughout: slower, and an answer does not depend on what else is in the batch."""
     batch: int = _BATCH
     speculate: int = 0
+    tensor: int = 1
+    """Processes that share the heads and experts of each layer."""
+    pipeline: int = 1
+    """Stages of layers, each on processes of its own."""
     chat_template: Path | None = None
 
     def chat(self, vocab_size: int | None = None) -> ChatFormat:
@@ -93,12 +98,16 @@ class Local:
             ModelError: tensors that are not what config.json describes.
         """
         from .answering import Answering, Options
-        from .load import load_runner
+        from .parallel.layout import Layout
+        from .parallel.runner import load_laid_out
+        from .vision.eyes import Eyes
 
-        runner = load_runner(self.folder, self._options())
+        runner = load_laid_out(self.folder, self._options(), Layout(self.tensor, self.pipeline))
         try:
             chat = chat or self.chat(runner.vocab_size)
-            return Answering(runner, chat, Options(self.speculate, self._limits(runner.state_bytes)))
+            limits = self._limits(runner.state_bytes)
+            eyes = Eyes.of(self.folder, runner.hidden_size)
+            return Answering(runner, chat, Options(self.speculate, limits), rows_of=eyes)
         except WhimbrelError:
             runner.close()
             raise
@@ -138,6 +147,8 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
         exact=bool(_number(environ, "EXACT")),
         batch=min(2048, _number(environ, "BATCH") or _BATCH),
         speculate=min(64, _number(environ, "SPECULATE") or 0),
+        tensor=min(64, _number(environ, "TENSOR") or 1),
+        pipeline=min(64, _number(environ, "PIPELINE") or 1),
         chat_template=Path(template).expanduser() if template else None,
     )
 

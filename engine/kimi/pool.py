@@ -27,7 +27,7 @@ class PagePool:
         self._keys: dict[int, Array] = {}
         mla, dsa = config.mla, config.dsa
         self.latent_width = mla.kv_lora_rank if mla else 0
-        for layer in sorted(config.full_layers):
+        for layer in config.own_full_layers:
             assert mla is not None
             self._latent[layer] = _rows(pages, mla.kv_lora_rank + mla.pe_dim, bf16)
             if dsa is not None and layer in dsa.layers:
@@ -100,9 +100,9 @@ def page_bytes(config: KimiConfig, *, bf16: bool) -> int:
     """Bytes one page takes over all layers."""
     width = 0
     if config.mla is not None:
-        width += len(config.full_layers) * (config.mla.kv_lora_rank + config.mla.pe_dim)
+        width += len(config.own_full_layers) * (config.mla.kv_lora_rank + config.mla.pe_dim)
     if config.dsa is not None:
-        width += len(config.dsa.layers) * config.dsa.head_dim
+        width += len(config.dsa.layers.intersection(config.own_layers)) * config.dsa.head_dim
     return PAGE_TOKENS * width * (2 if bf16 else 4)
 
 

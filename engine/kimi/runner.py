@@ -77,16 +77,26 @@ class KimiRunner:
 
     def forward(self, chunks: Sequence[Chunk], *, trace: Trace | None = None) -> list[Array | None]:
         """As `Runner.forward`; `trace` sees what comes out of every layer."""
-        if not chunks:
-            return []
+        return self.run(chunks, self.prepare(chunks), trace=trace) if chunks else []
+
+    def prepare(self, chunks: Sequence[Chunk]) -> list[Span]:
+        """Checks a step and gives it memory; errors change nothing."""
         spans = self._spans(chunks)
         reserve(self.pool, [(span.sequence, span.count) for span in spans])
+        return spans
+
+    def run(
+        self, chunks: Sequence[Chunk], spans: list[Span], *, trace: Trace | None = None
+    ) -> list[Array | None]:
+        """The step that `prepare` made ready; all None where this process holds no last layer."""
         try:
-            rows = [
-                self.model.embed(np.asarray(chunk.tokens, np.int64), chunk.embeddings) for chunk in chunks
-            ]
+            x: Array | None = None
+            if self.model.group.first:
+                rows = [
+                    self.model.embed(np.asarray(chunk.tokens, np.int64), chunk.embeddings) for chunk in chunks
+                ]
+                x = rows[0] if len(rows) == 1 else np.concatenate(rows)
             wanted = [_wanted(span, chunk) for span, chunk in zip(spans, chunks, strict=True)]
-            x = rows[0] if len(rows) == 1 else np.concatenate(rows)
             logits = self.model(x, Step(spans, self.pool, trace), np.concatenate(wanted))
         except BaseException:
             for span in spans:

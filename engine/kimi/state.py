@@ -33,7 +33,7 @@ class Memory:
         kda = config.kda
         if kda is None:
             return cls(np.zeros((0, 1, 1, 1), np.float32), np.zeros((0, 0, 1), np.float32))
-        layers = config.num_layers - len(config.full_layers)
+        layers = len(config.own_layers) - len(config.own_full_layers)
         recurrent = np.zeros((layers, kda.num_heads, kda.head_dim, kda.head_dim), np.float32)
         return cls(recurrent, np.zeros((layers, kda.conv_size - 1, 3 * kda.width), np.float32))
 

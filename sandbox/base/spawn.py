@@ -37,8 +37,11 @@ def spawn(
     user: int | None,
     group: int | None,
     rlimits: Mapping[int, tuple[int, int]] | None,
+    pass_fds: Sequence[int] = (),
 ) -> tuple[subprocess.Popen[bytes], ProcessTree]:
     """Starts ``argv`` and returns it with its process tree.
+
+    ``pass_fds``: open files of ours that the program gets under the same numbers.
 
     Raises:
         ToolError: the program or the working directory does not exist or cannot be used.
@@ -58,6 +61,7 @@ def spawn(
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
+            pass_fds=pass_fds,
             user=user,
             group=group,
             extra_groups=[] if user is not None and os.geteuid() == 0 else None,

@@ -10,9 +10,13 @@ from ....kernels import moe
 from ....kernels.mix import rms_norm
 from ..config import KimiConfig, MoeConfig
 from ..experts import ExpertSource
+from ..group import ALONE, Group
 from ..linear import Linear, Loader
 from ..safetensors import Array
 from .numerics import sigmoid
+
+SENT_FROM = 8
+"""Tokens for each process from which they are shared out and sent to their experts' owners."""
 
 
 def activation_of(config: KimiConfig) -> moe.Activation:
@@ -75,6 +79,7 @@ class MoeLayer:
     exact: bool
     used: Array
     """i64[E]: how often each expert was chosen, for the metrics."""
+    group: Group = ALONE
 
     @classmethod
     def load(cls, loader: Loader, config: KimiConfig, layer: int, source: ExpertSource) -> MoeLayer:
@@ -92,8 +97,7 @@ class MoeLayer:
                 norm = take.vector(f"{base}.routed_expert_norm.weight", shape.latent)
         shared = None
         if shape.num_shared:
-            inner = shape.num_shared * shape.inner
-            shared = GatedMlp.load(loader, config, f"{base}.shared_experts", inner)
+            shared = GatedMlp.load(loader, config, f"{base}.shared_experts", shape.shared_width)
         return cls(
             layer=layer,
             shape=shape,
@@ -108,6 +112,7 @@ class MoeLayer:
             act=activation_of(config),
             exact=loader.exact,
             used=np.zeros(shape.num_experts, np.int64),
+            group=loader.group,
         )
 
     def route(self, x: Array) -> tuple[Array, Array]:
@@ -118,26 +123,36 @@ class MoeLayer:
         return moe.route(x, self.router, self.bias, shape.top_k, shape.scale, shape.renormalise)
 
     def __call__(self, x: Array) -> Array:
+        """x f32[T, hidden] -> f32[T, hidden]; the whole sum, on every process of the group."""
+        if self.group.size > 1:
+            return self._among_processes(x)
         ids, weights = self.route(x)
-        chosen, counts = np.unique(ids, return_counts=True)
-        self.used[chosen] += counts
-        self.source.announce(self.layer, chosen.tolist())
-        z = x if self.latent_down is None else self.latent_down(x)
-        at_once = self.source.at_once or chosen.size
-        if chosen.size <= at_once:
-            y = self._experts(z, ids, weights)
-        else:
-            y = np.zeros_like(z)
-            for start in range(0, chosen.size, at_once):
-                part = np.isin(ids, chosen[start : start + at_once])
-                y += self._experts(z, np.where(part, ids, -1), weights)
-        if self.latent_norm is not None:
-            y = rms_norm(y, self.latent_norm, self.eps)
-        if self.latent_up is not None:
-            y = self.latent_up(y)
+        self._count(ids)
+        y = self._lifted(self._experts(self._lowered(x), ids, weights))
         return y if self.shared is None else y + self.shared(x)
 
+    def _lowered(self, x: Array) -> Array:
+        return x if self.latent_down is None else self.latent_down(x)
+
+    def _lifted(self, y: Array) -> Array:
+        if self.latent_norm is not None:
+            y = rms_norm(y, self.latent_norm, self.eps)
+        return y if self.latent_up is None else self.latent_up(y)
+
     def _experts(self, z: Array, ids: Array, weights: Array) -> Array:
+        """The weighted sum of the chosen experts; a negative id is none."""
+        chosen = np.unique(ids[ids >= 0])
+        self.source.announce(self.layer, chosen.tolist())
+        at_once = self.source.at_once or chosen.size
+        if chosen.size <= at_once:
+            return self._product(z, ids, weights)
+        y = np.zeros_like(z)
+        for start in range(0, chosen.size, at_once):
+            part = np.isin(ids, chosen[start : start + at_once])
+            y += self._product(z, np.where(part, ids, -1), weights)
+        return y
+
+    def _product(self, z: Array, ids: Array, weights: Array) -> Array:
         return moe.experts(
             z,
             ids,
@@ -146,6 +161,53 @@ class MoeLayer:
             self.act,
             precision="f32" if self.exact else "auto",
         )
+
+    def _count(self, ids: Array) -> None:
+        chosen, counts = np.unique(ids, return_counts=True)
+        self.used[chosen] += counts
+
+    def _among_processes(self, x: Array) -> Array:
+        if x.shape[0] >= SENT_FROM * self.group.size:
+            y = self._sent_to_owners(x)
+            return y if self.shared is None else y + self.group.total(self.shared(x))
+        # Few tokens: every process does its experts for all of them, and one sum brings it all together.
+        ids, weights = self.route(x)
+        self._count(ids)
+        owner = self._owner(ids)
+        part = self._experts(self._lowered(x), np.where(owner == self.group.rank, ids, -1), weights)
+        if self.shared is None:
+            return self._lifted(self.group.total(part))
+        both = self.group.total(np.concatenate((part, self.shared(x)), axis=1))
+        return self._lifted(np.ascontiguousarray(both[:, : part.shape[1]])) + both[:, part.shape[1] :]
+
+    def _sent_to_owners(self, x: Array) -> Array:
+        """Each process routes its share of the tokens, and sends them to where their experts are."""
+        group = self.group
+        own = np.array_split(np.arange(x.shape[0]), group.size)[group.rank]
+        ids, weights = self.route(x[own])
+        self._count(np.concatenate(group.gather(ids)))
+        z = self._lowered(x[own])
+        owner = self._owner(ids)
+        rows = [np.nonzero((owner == rank).any(axis=1))[0] for rank in range(group.size)]
+        there = [np.where(owner[r] == rank, ids[r], -1) for rank, r in enumerate(rows)]
+        sent_rows = group.exchange([z[r] for r in rows])
+        sent_ids = group.exchange(there)
+        sent_weights = group.exchange([weights[r] for r in rows])
+        done = self._experts(
+            np.concatenate(sent_rows), np.concatenate(sent_ids), np.concatenate(sent_weights)
+        )
+        cuts = np.cumsum([part.shape[0] for part in sent_rows])[:-1]
+        back = group.exchange(np.split(done, cuts))
+        y = np.zeros_like(z)
+        for r, part in zip(rows, back, strict=True):
+            y[r] += part
+        return np.concatenate(group.gather(self._lifted(y)))
+
+    def _owner(self, ids: Array) -> Array:
+        """The share that has each expert: contiguous ranges, the first ones longer where they must be."""
+        each, more = divmod(self.shape.num_experts, self.group.size)
+        longer = more * (each + 1)
+        return np.where(ids < longer, ids // (each + 1), more + (ids - longer) // max(1, each))
 
     def _route_in_groups(self, x: Array) -> tuple[Array, Array]:
         """Only experts of the best groups may be chosen; a group counts as the sum of its two best."""

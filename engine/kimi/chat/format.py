@@ -11,7 +11,8 @@ from typing import Any, Protocol, cast
 
 from ...chat import FinishReason, Message, StreamEvent, ToolSpec
 from ..tokenizer import Tokenizer
-from .images import PAD, PATCH_LIMIT, Image, ImagePlace, read_image, token_count
+from ..vision.sizes import IN_PATCH_LIMIT, ImageLimits
+from .images import PAD, Image, ImagePlace, read_image
 from .k2 import TURN_END, TemplateParser, TemplateRenderer, read_template
 from .messages import Plain, content_parts, plain_history, plain_tools
 from .parser import K3Parser, new_call_id
@@ -145,7 +146,7 @@ class K3Format(ChatFormat):
         tokenizer: Tokenizer,
         sentences: Sentences,
         *,
-        patch_limit: int = PATCH_LIMIT,
+        patch_limit: int = IN_PATCH_LIMIT,
         source: str = "",
     ) -> None:
         self.tokenizer = tokenizer
@@ -263,7 +264,7 @@ def _with_places(
             repeated.append(token)
             continue
         image = images[len(places)]
-        count = token_count(image.width, image.height, patch_limit)
+        count = ImageLimits(patches=patch_limit).rows(image.width, image.height)
         places.append(ImagePlace(len(repeated), count, image.width, image.height, image.data))
         repeated += [pad] * count
     return Prompt(tuple(repeated), tuple(places))
@@ -285,7 +286,7 @@ def _is_linear(folder: Path) -> bool:
 def _patch_limit(folder: Path) -> int:
     settings = _json(folder / "preprocessor_config.json").get("media_proc_cfg")
     limit = cast(Mapping[str, Any], settings).get("in_patch_limit") if isinstance(settings, dict) else None
-    return limit if isinstance(limit, int) and limit > 0 else PATCH_LIMIT
+    return limit if isinstance(limit, int) and limit > 0 else IN_PATCH_LIMIT
 
 
 def _ends_of(folder: Path) -> set[int]:

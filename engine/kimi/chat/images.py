@@ -6,7 +6,6 @@ import base64
 import binascii
 import importlib
 import io
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +14,6 @@ from typing import Any, cast
 from ...chat import ImagePart
 from .syntax import PromptError
 
-PATCH = 14
-MERGED = 28
-"""Pixels on a side of what becomes one token: 2 x 2 patches."""
-SIDE_LIMIT = 512
-PATCH_LIMIT = 65_536
-"""Patches of an image before it is made smaller, where the checkpoint names no other number."""
 BEGIN, CONTENT, PAD, END = "<|media_begin|>", "<|media_content|>", "<|media_pad|>", "<|media_end|>"
 
 
@@ -53,20 +46,6 @@ class Image:
     @property
     def prompt(self) -> str:
         return f"{BEGIN}image {self.width}x{self.height}{CONTENT}{PAD}{END}"
-
-
-def scaled_size(width: int, height: int, patch_limit: int = PATCH_LIMIT) -> tuple[int, int]:
-    """Pixels after shrinking (never enlarging), before padding to multiples of 28."""
-    patches = max(1, width // PATCH) * max(1, height // PATCH)
-    largest = SIDE_LIMIT * PATCH
-    scale = min(1.0, math.sqrt(patch_limit / patches), largest / width, largest / height)
-    return min(max(1, int(width * scale)), largest), min(max(1, int(height * scale)), largest)
-
-
-def token_count(width: int, height: int, patch_limit: int = PATCH_LIMIT) -> int:
-    """Embedding rows of an image of this size."""
-    wide, high = scaled_size(width, height, patch_limit)
-    return math.ceil(wide / MERGED) * math.ceil(high / MERGED)
 
 
 def read_image(item: Mapping[str, Any]) -> Image:

@@ -1,0 +1,1 @@
+"""One model on several processes: heads and experts shared out, layers in stages."""
