@@ -80,7 +80,7 @@ def main() -> int:
             "kernels.arrays", "kernels.dense", "kernels.dense.ops", "kernels.dense.reference", "kernels.dense.vectorised",
             "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
             "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
-            "kernels.mxfp4.native", "kernels.dense.native", "kernels.native.library",
+            "kernels.mxfp4.native", "kernels.mxfp4.triton", "kernels.dense.native", "kernels.native.library",
         )  # fmt: skip
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(
