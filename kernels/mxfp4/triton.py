@@ -1,5 +1,6 @@
 # pyright: basic, reportMissingImports=false, reportIndexIssue=false, reportOperatorIssue=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false
 """MXFP4 products in Triton, for NVIDIA GPUs: one token, many tokens, and all experts of a layer at once.
 
 Needs the package `triton`. Arguments are tensors of the GPU (anything with `data_ptr`, as torch makes them);
