@@ -85,7 +85,7 @@ def main() -> int:
             "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
             "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
             "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
-            "kernels.mxfp4.native", "kernels.dense.native", "kernels.native.library",
+            "kernels.mxfp4.native", "kernels.mxfp4.triton", "kernels.dense.native", "kernels.native.library",
         )  # fmt: skip
         # Whole packages that stand on numpy.
         numeric = ("whimbrel.kernels.", "whimbrel.engine.kimi.", "whimbrel.engine.scheduling.")
