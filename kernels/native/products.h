@@ -29,8 +29,26 @@ static inline uint16_t f32_to_bf16(float value) {
 }
 
 static inline void to_bf16(const float* x, uint16_t* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = f32_to_bf16(x[i]);
+    int64_t i = 0;
+#if defined(__AVX512BF16__)
+    for (; i + 16 <= n; i += 16)  // numbers below the normal ones become zero
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
+#endif
+    for (; i < n; ++i) out[i] = f32_to_bf16(x[i]);
 }
+
+#if defined(__AVX2__)
+// Asks for memory that is read once, in order: far ahead into the second level (which has more misses in
+// flight than the first: asking the first alone halves the speed), then closer into the first.
+template <int Bytes>
+static inline void ahead(const void* p) {
+    const char* from = static_cast<const char*>(p);
+    for (int i = 0; i < Bytes; i += 64) {
+        _mm_prefetch(from + 2560 + i, _MM_HINT_T1);
+        _mm_prefetch(from + 512 + i, _MM_HINT_T0);
+    }
+}
+#endif
 
 #if defined(__AVX512F__)
 using Lanes = __m512;

@@ -78,7 +78,7 @@ def main() -> int:
         extras = (
             "app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools",
             "kernels.arrays", "kernels.dense", "kernels.dense.ops", "kernels.dense.reference", "kernels.dense.vectorised",
-            "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.plain", "kernels.dsa.reference",
+            "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.packed", "kernels.dsa.plain", "kernels.dsa.reference",
             "kernels.dsa.rows",
             "kernels.kda", "kernels.kda.native", "kernels.kda.ops", "kernels.kda.plain", "kernels.kda.reference",
             "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
