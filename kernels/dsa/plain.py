@@ -59,7 +59,7 @@ def sparse_attention(
         score = q[t] @ both.T
         score -= score.max(axis=1, keepdims=True)
         np.exp(score, out=score)
-        out[t] = score @ both[:, : out.shape[2]]
+        out[t] = score @ both[:, : q_latent.shape[2]]
         out[t] /= score.sum(axis=1, keepdims=True)
     return out
 
