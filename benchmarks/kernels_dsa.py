@@ -5,7 +5,7 @@
 One query token at full size: indexer 32 x 128, 2048 rows selected, 96 heads over latents of 512 + 64, cached rows
 in bfloat16. Rounds alternate and the best of each counts. `GB/s` is the speed at which keys are read; `layer` is
 scores + selection + sparse attention, set against dense attention over all rows. ggml gets float16 rows, its
-fastest. Where the processor has a matrix unit (AMX) a second line shows the kernels without it. Absolute times
+fastest. Where the processor has a tile unit (AMX) a second line shows the kernels without it. Absolute times
 are this machine's; the ratios are what is compared. `error` is the relative RMS error against float64.
 """
 
@@ -49,14 +49,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[4096, 65536])
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    status, loaded = library.status(), library.library()
-    if loaded is None:
+    status = library.status()
+    if status.variant == "numpy":
         raise SystemExit(f"the native kernels are not in use: {status.reason}")
     rival = ggml.find()
-    tiles = [True, False] if loaded.whimbrel_tiles() else [False]
+    variants = [status.variant, *(["avx512"] if status.variant == "amx" else [])]
     print(f"variant {status.variant}; ggml {'found' if rival else 'not found (make local builds it)'}")
     print(
-        "    rows threads AMX | scores ms  GB/s  /ggml /numpy | top-k ms /numpy | sparse ms  /ggml /numpy   error"
+        "    rows threads variant  | scores ms  GB/s  /ggml /numpy | top-k ms /numpy | sparse ms  /ggml /numpy   error"
         " (ggml's) | dense ms dense/layer"
     )
     made = np.random.default_rng(0)
@@ -88,9 +88,8 @@ def main() -> None:
             return dsa.dense_attention(q_latent, q_pe, latents, pe, rows - 1, SCALE)  # noqa: B023
 
         for threads in options.threads:
-            for unit in tiles:
-                loaded.whimbrel_set_tiles(-1 if unit else 0)
-                with library.using(status.variant, threads):
+            for variant in variants:
+                with library.using(variant, threads):
                     runs = [score, select, sparse]
                     runs += [lambda g=g, n=threads: g.compute(n) for g in (index, flash) if g]
                     ours = best(options.rounds, *runs)
@@ -105,14 +104,13 @@ def main() -> None:
                     [f"{ours[3] / ours[0]:6.1f}", f"{ours[4] / ours[2]:6.1f}"] if rival else ["     -"] * 2
                 )
                 print(
-                    f"{rows:8d} {threads:7d} {'yes' if unit else 'no':>3s} | {ours[0] * 1e3:9.3f}"
+                    f"{rows:8d} {threads:7d} {variant:8s} | {ours[0] * 1e3:9.3f}"
                     f" {keys.nbytes / ours[0] / 1e9:5.1f} {against[0]} {plain[0] / ours[0]:6.1f}"
                     f" | {ours[1] * 1e3:8.3f} {plain[1] / ours[1]:6.1f}"
                     f" | {ours[2] * 1e3:9.3f} {against[1]} {plain[2] / ours[2]:6.1f} {wrong:>7s} {theirs:>9s}"
                     f" | {all_rows * 1e3:8.2f} {all_rows / sum(ours[:3]):11.1f}",
                     flush=True,
                 )
-                loaded.whimbrel_set_tiles(-1)
         for graph in (index, flash):
             if graph:
                 graph.close()

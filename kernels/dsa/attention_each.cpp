@@ -128,7 +128,7 @@ static void gather(const Shape& s, const int64_t* positions, int64_t begin, int6
         const int64_t at = positions ? positions[i] : begin + i;
         if (i + kAhead < n) {
             const int64_t next = positions ? positions[i + kAhead] : begin + i + kAhead;
-            prefetch(row_at(*s.latents, next), s.latent * bytes);
+            prefetch(row_at(*s.latents, next), s.pe ? s.latent * bytes : s.latents->row_stride);
             if (s.pe) prefetch(row_at(*s.pe, next), s.shared * bytes);
         }
         const char* latent = row_at(*s.latents, at);

@@ -79,7 +79,7 @@ def main() -> int:
             "app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools",
             "engine.serve.app", "engine.serve.metrics", "engine.serve.run",
             "kernels.arrays", "kernels.dense", "kernels.dense.ops", "kernels.dense.reference", "kernels.dense.vectorised",
-            "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.plain", "kernels.dsa.reference",
+            "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.packed", "kernels.dsa.plain", "kernels.dsa.reference",
             "kernels.dsa.rows",
             "kernels.kda", "kernels.kda.native", "kernels.kda.ops", "kernels.kda.plain", "kernels.kda.reference",
             "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
