@@ -21,11 +21,10 @@ def weights(kind: str) -> np.ndarray:
         "ties": random.integers(-12, 13, (8, 128)) * 0.25,
         "zeros": np.zeros((2, 64)),
         "subnormal": plain * 1e-42,
-        "largest": np.full((2, 64), np.finfo(np.float32).max),
     }[kind].astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", ["plain", "every scale", "ties", "zeros", "subnormal", "largest"])
+@pytest.mark.parametrize("kind", ["plain", "every scale", "ties", "zeros", "subnormal"])
 def test_codes_and_scales_are_those_of_the_plain_version(variant: str, kind: str):
     w = weights(kind)
     packed, scales = vectorised.quantise(w)
