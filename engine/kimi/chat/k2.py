@@ -62,7 +62,7 @@ def read_template(folder: Path, chosen: Path | None) -> str:
     if not isinstance(template, str) or not template:
         raise ConfigError(
             f"{folder} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)",
-            hint="name one with --chat-template FILE",
+            hint="name one with WHIMBREL_KIMI_CHAT_TEMPLATE",
         )
     return template
 
@@ -78,7 +78,7 @@ class TemplateRenderer:
                 source, bos="[BOS]", eos="[EOS]", control=names, declares_tools=True
             )
         except TemplateFailure as error:
-            raise ConfigError(str(error), hint="name another with --chat-template FILE") from error
+            raise ConfigError(str(error), hint="name another with WHIMBREL_KIMI_CHAT_TEMPLATE") from error
 
     def segments(
         self, messages: Sequence[Plain], tools: Sequence[Mapping[str, Any]], *, answer: bool

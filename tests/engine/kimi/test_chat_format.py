@@ -313,7 +313,7 @@ def test_a_strange_encoder_file_is_no_error(tmp_path, content):
 
 def test_our_own_wording_is_announced_unless_the_checkpoint_brings_it(tmp_path):
     loaded = load_sentences(tmp_path)
-    assert "own wording" in loaded.notice and "--chat-template" in loaded.notice
+    assert "own wording" in loaded.notice and "WHIMBREL_KIMI_CHAT_TEMPLATE" in loaded.notice
     folder = tmp_path / "tiny"
     make_tiny(folder, TinyOptions(layers=4, experts=4))
     assert load_sentences(folder).notice == ""
