@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ def as_f32(name: str, array: Array, *shape: int | None) -> Array:
         KernelError: not floating point, or another shape.
     """
     if array.dtype != np.float32:
-        if array.dtype.kind != "f" and _name_of(array.dtype) != "bfloat16":
+        if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
             raise KernelError(f"{name} has dtype {array.dtype}; a floating-point array is needed")
         array = array.astype(np.float32)
     check_shape(name, array, *shape)
@@ -30,29 +29,17 @@ def as_f32(name: str, array: Array, *shape: int | None) -> Array:
 
 def check_shape(name: str, array: Array, *shape: int | None) -> None:
     """Raises KernelError unless `array` has `shape`; None stands for any length."""
-    have = array.shape
-    if have == shape:
-        return
-    if len(have) == len(shape):
-        for want, length in zip(shape, have, strict=True):
-            if want is not None and want != length:
-                break
-        else:
-            return
-    wanted = ", ".join("any" if length is None else str(length) for length in shape)
-    raise KernelError(f"{name} has shape {list(have)}; [{wanted}] is needed")
+    if array.ndim != len(shape) or any(
+        want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
+    ):
+        wanted = ", ".join("any" if length is None else str(length) for length in shape)
+        raise KernelError(f"{name} has shape {list(array.shape)}; [{wanted}] is needed")
 
 
 def check_dtype(name: str, array: Array, *dtypes: str) -> None:
     """Raises KernelError unless `array` has one of `dtypes`, by name."""
-    if _name_of(array.dtype) not in dtypes:
+    if array.dtype.name not in dtypes:
         raise KernelError(f"{name} has dtype {array.dtype}; {' or '.join(dtypes)} is needed")
-
-
-@cache
-def _name_of(dtype: np.dtype[Any]) -> str:
-    """`dtype.name`, which takes numpy several microseconds each time."""
-    return dtype.name
 
 
 def bf16_bits(name: str, array: Array) -> Array:

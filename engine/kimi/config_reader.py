@@ -12,6 +12,8 @@ from .config import DsaConfig, KdaConfig, KimiConfig, MlaConfig, MoeConfig
 from .known_keys import DSA_SPELLINGS, KNOWN, KNOWN_TOP
 from .switches import Switches
 
+MAX_LAYERS = 10_000
+
 
 class ConfigReader:
     """Takes keys out of one mapping and remembers what it asked for."""
@@ -53,6 +55,8 @@ class ConfigReader:
         text = self.text
         family = self._family()
         layers = self.number("num_hidden_layers")
+        if layers > MAX_LAYERS:
+            raise self.fail(f"num_hidden_layers is {layers}; at most {MAX_LAYERS} are believed")
         linear = text.get("linear_attn_config") or {}
         if not isinstance(linear, dict):
             raise self.fail("linear_attn_config is no JSON object")
@@ -205,6 +209,11 @@ class ConfigReader:
         layers = full
         for key, value in found.items():
             if isinstance(value, list) and value and all(type(n) is int for n in value):
+                if "layer" not in key and frozenset(n - 1 for n in value) != full:
+                    self.warnings.append(
+                        f"{self.where}: dsa_config: the list {key} names no layers and is ignored"
+                    )
+                    continue
                 numbers = self._layer_list(found, key, self.number("num_hidden_layers"))
                 assert numbers is not None
                 if outside := numbers - full:

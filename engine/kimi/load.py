@@ -73,11 +73,22 @@ def load_runner(folder: Path, options: LoadOptions | None = None) -> KimiRunner:
     told = list(config.warnings)
     loader = Loader(checkpoint, options.exact, options.dense == "int8")
     model = KimiModel.load(loader, config, source, told.append)
-    runner = KimiRunner(
-        model, source, PagePool(config, _pages(config, options), bf16=options.cache == "bf16")
-    )
+    runner = KimiRunner(model, source, _make_pool(config, options))
     runner.warnings = told
+    runner.at_close.append(checkpoint.close)
     return runner
+
+
+def _make_pool(config: KimiConfig, options: LoadOptions) -> PagePool:
+    bf16 = options.cache == "bf16"
+    pages = _pages(config, options)
+    try:
+        return PagePool(config, pages, bf16=bf16)
+    except MemoryError as error:
+        raise ConfigError(
+            f"the system refuses {pages * page_bytes(config, bf16=bf16)} bytes for the cache",
+            hint="give the cache less memory",
+        ) from error
 
 
 def _pages(config: KimiConfig, options: LoadOptions) -> int:

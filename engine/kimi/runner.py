@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class KimiRunner:
         self._zero = Memory.empty(self.config)
         """What every new sequence starts with; copied when first written."""
         self.warnings: list[str] = []
+        self.at_close: list[Callable[[], None]] = [source.close]
 
     @property
     def vocab_size(self) -> int:
@@ -70,8 +71,9 @@ class KimiRunner:
         return KimiSequence.restored(snapshot, self.pool)
 
     def close(self) -> None:
-        """Stop what reads ahead and close the files."""
-        self.source.close()
+        """Stop what reads ahead and close the files; the runner cannot be used after."""
+        while self.at_close:
+            self.at_close.pop(0)()
 
     def forward(self, chunks: Sequence[Chunk], *, trace: Trace | None = None) -> list[Array | None]:
         """As `Runner.forward`; `trace` sees what comes out of every layer."""
