@@ -74,28 +74,28 @@ def main() -> int:
         if lacking:
             print(f"wheel: not in it: {lacking}")
             return 1
-        # Modules that stand on an extra are imported behind a check that names it.
+        # Modules, and packages with all that is in them, that stand on an extra: they are imported behind a
+        # check that names it.
         extras = (
-            "app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools",
-            "engine.serve.app", "engine.serve.metrics", "engine.serve.run",
-            "kernels.arrays", "kernels.dense", "kernels.dense.ops", "kernels.dense.reference", "kernels.dense.vectorised",
-            "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.packed", "kernels.dsa.plain", "kernels.dsa.reference",
-            "kernels.dsa.rows",
-            "kernels.kda", "kernels.kda.native", "kernels.kda.ops", "kernels.kda.plain", "kernels.kda.reference",
-            "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
-            "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
-            "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
-            "kernels.mxfp4.native", "kernels.mxfp4.triton", "kernels.dense.native", "kernels.native.library",
-        )  # fmt: skip
-        # Whole packages that stand on numpy.
-        numeric = ("whimbrel.kernels.", "whimbrel.engine.kimi.", "whimbrel.engine.scheduling.")
+            "app.acp",
+            "app.mcp.connection",
+            "app.mcp.http",
+            "app.mcp.stdio",
+            "app.mcp.tools",
+            "engine.kimi",
+            "engine.scheduling",
+            "engine.serve.app",
+            "engine.serve.metrics",
+            "engine.serve.run",
+            "kernels",
+        )
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
             for name in names
             if name.endswith(".py") and not any(part in name for part in inner)
         )
-        modules = [module for module in modules if not module.endswith(extras) and not module.startswith(numeric)]
+        modules = [m for m in modules if not f"{m}.".startswith(tuple(f"whimbrel.{e}." for e in extras))]
         subprocess.run(
             [work / "env/bin/python", "-c", "import importlib, sys; [importlib.import_module(m) for m in sys.argv[1:]]", *modules],
             check=True, cwd=folder, env={**os.environ, "PYTHONPATH": ""},
