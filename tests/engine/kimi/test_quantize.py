@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("tiktoken", reason="comes with the `native` extra")
-np = pytest.importorskip("numpy", reason="comes with the `native` extra")
+pytest.importorskip("numpy", reason="comes with the `native` extra")
 
+import numpy as np
 from whimbrel.app.cli import cli
 from whimbrel.engine.kimi import quantize, safetensors_writer
 from whimbrel.engine.kimi.checkpoint import Checkpoint
@@ -130,7 +131,7 @@ def test_a_disk_that_fills_up_leaves_no_half_file_and_can_be_gone_on_with(source
         return real(array)
 
     monkeypatch.setattr(safetensors_writer, "_raw", full)
-    with pytest.raises(DiskFull, match="run the same command again|no room"):
+    with pytest.raises(DiskFull, match="no room"):
         quantise_checkpoint(source, target, shard_bytes=SHARD)
     assert not list(target.glob("*.partial")) and not (target / "config.json").exists()
     monkeypatch.undo()

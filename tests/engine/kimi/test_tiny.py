@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("tiktoken", reason="comes with the `native` extra")
-np = pytest.importorskip("numpy", reason="comes with the `native` extra")
+pytest.importorskip("numpy", reason="comes with the `native` extra")
 
 import itertools
 
+import numpy as np
 from whimbrel.app.cli import cli
 from whimbrel.engine.cluster.licence import licence_of
 from whimbrel.engine.kimi.chat.format import ChatFormat
