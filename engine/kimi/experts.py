@@ -8,7 +8,6 @@ router's choice while the experts before are computed.
 
 from __future__ import annotations
 
-import mmap
 import os
 from dataclasses import dataclass
 from typing import Protocol
@@ -189,7 +188,7 @@ class MappedExperts:
             return
         for expert in ids:
             for file, entry in self.table.stored[layer][expert].pieces:
-                file.advise(mmap.MADV_WILLNEED, entry)
+                file.will_need(entry)
 
     def get(self, layer: int, expert: int) -> Expert:
         self.stats.hits += 1
@@ -239,12 +238,21 @@ def _locate(checkpoint: Checkpoint, base: str, shapes: tuple[tuple[int, int], ..
     return Stored(tuple(pieces), (counts[0], counts[1], counts[2]))
 
 
+def _read_into(descriptor: int, target: memoryview, offset: int) -> int:
+    """Bytes read from `offset` into `target`; without a copy where the system can."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [target], offset)
+    got = os.pread(descriptor, len(target), offset)
+    target[: len(got)] = got
+    return len(got)
+
+
 def _pread(file: SafetensorsFile, offset: int, count: int) -> Array:
     buffer = np.empty(count, np.uint8)
     done = 0
     while done < count:
         try:
-            got = os.preadv(file.descriptor(), [buffer.data[done:]], offset + done)
+            got = _read_into(file.descriptor(), buffer.data[done:], offset + done)
         except OSError as error:
             raise ModelError(f"{file.path} cannot be read: {error.strerror or error}") from error
         if not got:

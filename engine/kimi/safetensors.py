@@ -75,11 +75,11 @@ class SafetensorsFile:
         entry = self.entries[name]
         return view(memoryview(self._map), entry.offset, entry)
 
-    def advise(self, option: int, entry: Entry) -> None:
-        """`madvise` the pages of one tensor; advice that the system does not take is no error."""
+    def will_need(self, entry: Entry) -> None:
+        """Tell the system that one tensor will be read soon; advice that it does not take is no error."""
         start = entry.offset - entry.offset % mmap.PAGESIZE
-        with contextlib.suppress(OSError, ValueError):
-            self._map.madvise(option, start, entry.offset + entry.nbytes - start)
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self._map.madvise(mmap.MADV_WILLNEED, start, entry.offset + entry.nbytes - start)
 
     def descriptor(self) -> int:
         """A file descriptor for `os.pread`, opened once and closed with the file."""

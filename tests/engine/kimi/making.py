@@ -247,11 +247,16 @@ def write_checkpoint(
 
 def make(
     folder: Path, text: dict[str, Any], *, seed: int = 0, tokens: int = 24, packed: bool = True, shards: int = 1,
-    dsa: Mapping[str, Any] | None = None, switches: Mapping[str, Any] | None = None,
+    dsa: Mapping[str, Any] | None = None, switches: Mapping[str, Any] | None = None, indexers: list[int] | None = None,
 ) -> PlainModel:  # fmt: skip
-    """A checkpoint with golden numbers beside it; gives the plain model that made them."""
+    """A checkpoint with golden numbers beside it; gives the plain model that made them.
+
+    Args:
+        indexers: layers (from 1) that have indexer tensors; None: all of `dsa_layers`.
+    """
     rng = np.random.default_rng(seed)
-    tensors = tensors_for(text, rng, packed=packed, dsa=dsa)
+    owned = dsa if indexers is None or dsa is None else {**dsa, "dsa_layers": indexers}
+    tensors = tensors_for(text, rng, packed=packed, dsa=owned)
     write_checkpoint(folder, text, tensors, dsa=dsa, shards=shards)
     plain = PlainModel(text, tensors, dict(dsa) if dsa else None, dict(switches or {}))
     ids = rng.integers(0, text["vocab_size"], tokens)

@@ -41,6 +41,7 @@ class PlainModel:
     switches: dict[str, Any] = field(default_factory=dict)
     out: dict[str, Array] = field(default_factory=dict)
     chosen: dict[int, list[Array]] = field(default_factory=dict)
+    shared: Array = field(default_factory=lambda: np.zeros(0))
 
     def w(self, name: str) -> Array:
         if name + ".weight_packed" in self.tensors:
@@ -145,6 +146,8 @@ class PlainModel:
         assert self.dsa is not None
         heads, dim, top = (self.dsa[k] for k in ("index_n_heads", "index_head_dim", "index_topk"))
         base = f"model.layers.{n}.self_attn.indexer."
+        if base + "wk.weight" not in self.tensors:
+            return self.shared
         z = x @ self.w(base + "wk").T
         eps = self.switches.get("index_norm_eps", self.text["rms_norm_eps"])
         z = z - z.mean(-1, keepdims=True)
@@ -164,6 +167,7 @@ class PlainModel:
             order = np.argsort(-score[t, : t + 1], kind="stable")[:top]
             allowed[t, order] = True
             self.chosen[n].append(order)
+        self.shared = allowed
         return allowed
 
     def rotated(self, z: Array, dim: int) -> Array:

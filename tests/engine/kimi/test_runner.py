@@ -11,6 +11,7 @@ from whimbrel.engine.kimi.load import LoadOptions, load_runner
 from whimbrel.engine.kimi.protocol import Chunk, PoolExhausted, SequenceState
 from whimbrel.engine.kimi.runner import KimiRunner
 from whimbrel.engine.kimi.safetensors import SafetensorsFile
+from whimbrel.engine.kimi.threads import per_head
 from whimbrel.sandbox.base.errors import ConfigError, ModelError
 
 from .making import k3, make
@@ -227,3 +228,11 @@ def test_long_prompts_cross_pages_and_copies_are_made_only_of_the_last_page(tmp_
     feed(runner, sequence, tokens[:3])
     assert runner.pages_total - runner.pages_free == 4
     assert np.abs(feed(runner, fork, tokens[130:]) - wanted[130:]).max() < NEAR
+
+
+@pytest.mark.parametrize("heads", [1, 2, 5])
+def test_products_divided_among_threads_are_the_same(heads: int) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((96, heads, 200), np.float32).transpose(1, 0, 2)
+    b = rng.standard_normal((heads, 200, 900), np.float32)
+    assert np.allclose(per_head(a, b), np.matmul(a, b), atol=1e-3)

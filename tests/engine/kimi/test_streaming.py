@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from whimbrel.engine.kimi.checkpoint import Checkpoint
 from whimbrel.engine.kimi.config import load_config
-from whimbrel.engine.kimi.experts import ExpertTable
+from whimbrel.engine.kimi.experts import ExpertTable, MappedExperts
 from whimbrel.engine.kimi.load import LoadOptions, load_runner
 from whimbrel.engine.kimi.memory import available_memory
 from whimbrel.engine.kimi.protocol import Chunk
@@ -46,6 +46,12 @@ def test_what_is_read_equals_what_is_mapped(table: ExpertTable) -> None:
             for name in ("w1", "w2", "w3"):
                 for ours, theirs in zip(getattr(read, name), getattr(mapped, name), strict=True):
                     assert np.array_equal(ours, theirs)
+
+
+def test_mapped_experts_are_announced_to_the_system_and_stay_the_same(table: ExpertTable) -> None:
+    experts = MappedExperts(table, advise=True)
+    experts.announce(2, [1, 4])
+    assert np.array_equal(experts.get(2, 4).w2[0], table.read(2, 4).w2[0])
 
 
 def test_the_least_recently_used_expert_makes_room(table: ExpertTable) -> None:

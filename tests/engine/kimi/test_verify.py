@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 from whimbrel.app.commands.engine_verify import command
 
+from whimbrel.sandbox.base.errors import ConfigError, ModelError
+
 from .making import k3, kimi_linear, make
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
@@ -88,6 +90,18 @@ def test_a_switch_changes_the_numbers_as_the_plain_model_says(key: str, value: A
     make(tmp_path, k3(), dsa=DSA, switches={key: value})
     assert verify(tmp_path)[0] == 4
     assert verify(tmp_path, "--set", f"{key}={json.dumps(value)}")[0] == 0
+
+
+def test_layers_may_share_the_selection_of_the_indexer_before_them(tmp_path: Path) -> None:
+    make(tmp_path, k3(), dsa=DSA, indexers=[2])
+    assert verify(tmp_path, "--set", "index_share=true")[0] == 0
+    result = CliRunner().invoke(command, [str(tmp_path)])
+    assert isinstance(result.exception, ModelError) and "indexer.wq_b.weight is missing" in str(
+        result.exception
+    )
+    make(tmp_path, k3(), dsa=DSA, indexers=[5])
+    result = CliRunner().invoke(command, [str(tmp_path), "--set", "index_share=true"])
+    assert isinstance(result.exception, ConfigError) and "none before it to share" in str(result.exception)
 
 
 def test_a_hadamard_rotation_of_the_indexer_changes_nothing(tmp_path: Path) -> None:
