@@ -185,6 +185,11 @@ def _endpoint(url: str, name: str, dialect: str | None) -> Endpoint:
     from ...sandbox.base.errors import UsageError
 
     kind, colon, rest = url.partition(":")
+    if colon and kind == "anthropic":
+        raise UsageError(
+            f"{url!r}: only servers in the form of chat completions are asked",
+            hint="a model in the Messages form needs no probe: use it with --model",
+        )
     if colon and kind in DIALECTS and not rest.startswith("//"):
         from ...engine.models import split_address
 

@@ -35,18 +35,9 @@ from typing import Any
 
 from .answers import Inexpressible, answer_grammar
 from .grammar import call_grammar
-from .native import (
-    Chance,
-    Engine,
-    GrammarRefused,
-    NativeFailure,
-    Overflow,
-    Sampling,
-    Vocabulary,
-    Wanted,
-    ends_inside_thinking,
-)
+from .native import Engine, GrammarRefused, NativeFailure, Overflow, Vocabulary, ends_inside_thinking
 from .template import CHATML, MARK, ChatTemplate, TemplateFailure
+from .wanted import Chance, Sampling, Wanted
 
 
 class Child:

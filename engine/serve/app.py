@@ -201,6 +201,7 @@ class _Counting:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         record: Record = scope["state"]["record"]
+        self._server.admission.check()
         body = await self._server.body(scope, receive)
         asked = read_messages(body, record.id, count_only=True)
         self._server.know(asked.model)

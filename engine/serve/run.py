@@ -22,7 +22,8 @@ from .gate import is_loopback
 from .logs import say, take_library_logs
 
 _HEADER_BYTES = 32 << 10
-_CLOSING_S = 2
+_CLOSING_S = 5
+"""For answers that are made but not yet read."""
 _ENDING_S = 5.0
 """For what was ended from outside to say so to its client."""
 _SHORTEST_KEY = 16

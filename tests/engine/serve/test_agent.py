@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from whimbrel.app.agent.prompts import opening
+from whimbrel.app.commands.model import probe_command
 from whimbrel.engine.chat import Finished, ImagePart, ReasoningDelta, ReasoningPart, TextDelta, Usage
 from whimbrel.engine.models import load_model
 from whimbrel.engine.remote.endpoint import resolve
@@ -101,6 +103,11 @@ async def test_our_probe_finds_everything_the_model_can_do(prefix: str) -> None:
     }
     assert profile.dialect == "vllm"
     assert 'whimbrel_requests_total{path="/v1/chat/completions",status="400"}' not in refused
+
+
+def test_a_model_in_the_messages_form_is_not_probed_and_that_is_said() -> None:
+    told = CliRunner().invoke(probe_command, ["anthropic:tiny@http://127.0.0.1:8000/v1"])
+    assert isinstance(told.exception, UsageError) and "needs no probe" in told.exception.one_line()
 
 
 def test_what_is_missing_or_wrong_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
