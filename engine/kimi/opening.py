@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 _NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
 PREFIX = "WHIMBREL_KIMI_"
 """Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
-mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), SPECULATE (tokens
-guessed ahead), CHAT_TEMPLATE (a file)."""
+mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), STEP_TOKENS
+(tokens of a step), SPECULATE (tokens guessed ahead), CHAT_TEMPLATE (a file)."""
 
 _BATCH = 32
+_STEP, _STREAMED_STEP = 512, 4096
+"""Tokens of a step: short enough for others to be answered meanwhile; where experts are read from disk, every
+step may read all of them, so a prompt should take few."""
 _STATES = 16
 """States kept for later prompts, where there is memory for so many."""
 
@@ -42,6 +45,7 @@ class Local:
     exact: bool = False
     """Float32 throughout: slower, and an answer does not depend on what else is in the batch."""
     batch: int = _BATCH
+    step_tokens: int = _STEP
     speculate: int = 0
     chat_template: Path | None = None
 
@@ -83,7 +87,8 @@ class Local:
         prefix = self.prefix_bytes
         if prefix is None:
             prefix = min(free // 8, max(1 << 30, _STATES * state))
-        return Limits(batch=max(1, min(self.batch, free // 4 // max(1, state))), prefix_bytes=prefix)
+        batch = max(1, min(self.batch, free // 4 // max(1, state)))
+        return Limits(batch=batch, step_tokens=max(batch, self.step_tokens), prefix_bytes=prefix)
 
     def load(self, chat: ChatFormat | None = None) -> Answering:
         """Loads the model; the large tensors stay in the mapped files.
@@ -136,7 +141,8 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
         expert_bytes=experts << 20 if experts else None,
         dense="int8" if dense == "int8" else "stored",
         exact=bool(_number(environ, "EXACT")),
-        batch=min(2048, _number(environ, "BATCH") or _BATCH),
+        batch=_number(environ, "BATCH") or _BATCH,
+        step_tokens=_number(environ, "STEP_TOKENS") or (_STREAMED_STEP if experts else _STEP),
         speculate=min(64, _number(environ, "SPECULATE") or 0),
         chat_template=Path(template).expanduser() if template else None,
     )
