@@ -97,13 +97,14 @@ class Local:
             ConfigError: a file of the checkpoint is absent, broken or does not fit the others.
             ModelError: tensors that are not what config.json describes.
         """
-        from .answering import Answering, Options
+        from .answering import Answering, Options, sampling_of
         from .load import load_runner
 
         runner = load_runner(self.folder, self._options())
         try:
             chat = chat or self.chat(runner.vocab_size)
-            return Answering(runner, chat, Options(self.speculate, self._limits(runner.state_bytes)))
+            limits = self._limits(runner.state_bytes)
+            return Answering(runner, chat, Options(sampling_of(self.folder), self.speculate, limits))
         except WhimbrelError:
             runner.close()
             raise

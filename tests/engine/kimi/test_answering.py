@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -23,6 +24,7 @@ from whimbrel.engine.chat import (
     Usage,
     user,
 )
+from whimbrel.engine.kimi.answering import VENDOR, sampling_of
 from whimbrel.engine.kimi.backend import NativeBackend
 from whimbrel.engine.kimi.constraints import Form, k2_grammar, k3_grammar
 from whimbrel.engine.kimi.opening import resolve_folder
@@ -286,6 +288,28 @@ async def test_the_agent_talks_to_a_folder(folders, family: str):
     await engine.drain()
     assert engine.metrics.finished.get("cancelled") == 1
     await model.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, {}),
+        ("no json", {}),
+        (
+            '{"temperature": 0.6, "top_k": 20, "top_p": "high", "do_sample": true}',
+            {"temperature": 0.6, "top_k": 20},
+        ),
+        ('{"temperature": -1}', None),
+    ],
+)
+def test_sampling_is_the_checkpoints_own_where_it_names_one(tmp_path: Path, text, expected):
+    if text is not None:
+        (tmp_path / "generation_config.json").write_text(text)
+    if expected is None:
+        with pytest.raises(ConfigError, match="temperature is -1"):
+            sampling_of(tmp_path)
+    else:
+        assert sampling_of(tmp_path) == replace(VENDOR, **expected)
 
 
 def test_a_folder_that_is_no_checkpoint_and_settings_that_are_no_numbers_are_told(folders, tmp_path: Path):
