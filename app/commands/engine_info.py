@@ -19,8 +19,9 @@ INCOMPLETE = 4
 
 @click.command("info")
 @click.argument("folder", type=Path, metavar="DIR")
+@click.option("--chat-template", type=Path, metavar="FILE", help="In place of the checkpoint's own files.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(folder: Path, as_json: bool) -> None:
+def command(folder: Path, chat_template: Path | None, as_json: bool) -> None:
     """Config, tensors, tokenizer, chat format and licence of DIR. Exit code 4: something is missing."""
     need_native()
     from ...engine.kimi.inspect import inspect_checkpoint
@@ -28,7 +29,7 @@ def command(folder: Path, as_json: bool) -> None:
 
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", hint="give the folder that holds config.json")
-    found = inspect_checkpoint(folder)
+    found = inspect_checkpoint(folder, chat_template)
     if as_json:
         click.echo(json.dumps(_data(found), indent=1))
     else:

@@ -26,9 +26,7 @@ _NAMES = {"k3": "Kimi K3", "k31": "Kimi K3.1", "kimi-linear": "Kimi-Linear"}
 @click.option(
     "--memory-bandwidth", default="60GB/s", metavar="RATE", help="Of main memory.  [default: 60GB/s]"
 )
-@click.option(
-    "--context", default="128k", metavar="TOKENS", help="Context length to plan for.  [default: 128k]"
-)
+@click.option("--context", metavar="TOKENS", help="Context length to plan for: 128k, 1M.  [default: 128k]")
 @click.option("--sequences", default=1, type=click.IntRange(1, 100_000), help="Sequences at the same time.")
 @click.option(
     "--cache", type=click.Choice(["bf16", "fp8", "fp8-sparse"]), default="bf16", help="Latent cache."
@@ -43,7 +41,7 @@ def command(
     ram: str | None,
     disk: str | None,
     memory_bandwidth: str,
-    context: str,
+    context: str | None,
     sequences: int,
     cache: Any,
     experts: Any,
@@ -59,7 +57,7 @@ def command(
 
     config = load_config(path)
     cluster = parse_cluster(gpus)
-    tokens = parse_tokens(context)
+    tokens = parse_tokens(context) if context else min(131_072, config.max_context)
     if tokens > config.max_context:
         raise UsageError(f"--context {context} is more than the model's {config.max_context} tokens")
     request = Request(tokens, sequences, cache, experts, dense, vision=not no_vision)

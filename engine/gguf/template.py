@@ -155,8 +155,14 @@ def _without_system(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return rest
 
 
-def _to_json(value: Any, indent: int | None = None, **_options: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: Any,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+    **_options: Any,
+) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _refuse(message: str) -> None:

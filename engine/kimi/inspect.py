@@ -38,8 +38,11 @@ class Inspection:
     notes: list[str] = field(default_factory=list[str])
 
 
-def inspect_checkpoint(folder: Path) -> Inspection:
-    """Looks at a folder; whatever is wrong with a part of it is a line of ``missing``, not an error."""
+def inspect_checkpoint(folder: Path, chat_template: Path | None = None) -> Inspection:
+    """Looks at a folder; whatever is wrong with a part of it is a line of ``missing``, not an error.
+
+    ``chat_template``: a file that is to be used in place of the checkpoint's own.
+    """
     found = Inspection(folder, golden=(folder / GOLDEN).is_file())
     try:
         found.config = load_config(folder)
@@ -49,7 +52,7 @@ def inspect_checkpoint(folder: Path) -> Inspection:
     except WhimbrelError as error:
         found.missing.append(error.one_line())
     _weights(found)
-    _talk(found)
+    _talk(found, chat_template)
     try:
         found.licence = licence_of(folder)
     except WhimbrelError as error:
@@ -104,10 +107,10 @@ def _other_spelling(name: str) -> str:
     return name.replace(".block_sparse_moe.", ".mlp.")
 
 
-def _talk(found: Inspection) -> None:
+def _talk(found: Inspection, chat_template: Path | None) -> None:
     try:
         vocab = found.config.vocab_size if found.config is not None else None
-        chat = ChatFormat.load(found.folder, vocab_size=vocab)
+        chat = ChatFormat.load(found.folder, vocab_size=vocab, chat_template=chat_template)
     except WhimbrelError as error:
         found.missing.append(error.one_line())
         return

@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from ...kernels.arrays import KernelError
-from ...kernels.mxfp4 import dequantise, quantise
+from ...kernels.mxfp4 import quantise_with_error
 from ...sandbox.base.errors import ConfigError, ModelError, UsageError
 from ...sandbox.base.files import atomic_write
 from .checkpoint import FLOATS, INDEX, Checkpoint
@@ -230,14 +230,13 @@ def _round(source: _Source) -> tuple[Array, Array, TensorError]:
     name = source.entry.name
     weights = source.file.read(name).astype(np.float32)
     try:
-        packed, scales = quantise(weights)
+        made = quantise_with_error(weights)
     except KernelError as error:
         raise ModelError(f"{source.file.path}: {name} cannot become MXFP4: {error}") from error
-    difference = dequantise(packed, scales) - weights
-    norm = float(np.sqrt(np.mean(np.square(weights, dtype=np.float64))))
-    rms = float(np.sqrt(np.mean(np.square(difference, dtype=np.float64))))
-    largest = float(np.max(np.abs(difference), initial=0.0))
-    return packed, scales, TensorError(name, rms / norm if norm else 0.0, largest)
+    # In float64: the squares of a large matrix add up to more than float32 tells apart.
+    squares = float(np.einsum("ij,ij->", weights, weights, dtype=np.float64))
+    rms = (made.squared_error / squares) ** 0.5 if squares else 0.0
+    return made.packed, made.scales, TensorError(name, rms, made.largest_error)
 
 
 class _Report:

@@ -10,6 +10,7 @@ from ..arrays import Array, KernelError, as_f32, check_dtype, check_shape
 from ..native.library import library
 from . import native, vectorised
 from .reference import BLOCK
+from .rounding import Rounded, rounded
 
 Precision = Literal["auto", "int8", "bf16", "f32"]
 
@@ -26,10 +27,16 @@ def quantise(w: Array) -> tuple[Array, Array]:
     Raises:
         KernelError: another shape or dtype, or a value that is not finite.
     """
+    made = quantise_with_error(w)
+    return made.packed, made.scales
+
+
+def quantise_with_error(w: Array) -> Rounded:
+    """As `quantise`, with the sum of the squared errors and the largest error."""
     w = as_f32("w", w, None, None)
     if w.shape[1] % BLOCK:
         raise KernelError(f"w has {w.shape[1]} columns; MXFP4 needs a multiple of {BLOCK}")
-    return vectorised.quantise(w)
+    return rounded(w)
 
 
 def dequantise(packed: Array, scales: Array) -> Array:

@@ -84,7 +84,7 @@ def main() -> int:
             "kernels.kda", "kernels.kda.native", "kernels.kda.ops", "kernels.kda.plain", "kernels.kda.reference",
             "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
             "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
-            "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
+            "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.rounding", "kernels.mxfp4.vectorised",
             "kernels.mxfp4.native", "kernels.dense.native", "kernels.native.library",
         )  # fmt: skip
         # Whole packages that stand on numpy.

@@ -222,7 +222,7 @@ class TemplateFormat(ChatFormat):
 
     def __init__(self, tokenizer: Tokenizer, template: str, folder: Path, *, source: str = "") -> None:
         self.tokenizer = tokenizer
-        self._renderer = TemplateRenderer(template, tokenizer)
+        self._renderer = TemplateRenderer(template, tokenizer, folder)
         self.think_close_ids = ()
         ends = {
             tokenizer.specials[name] for name in (TURN_END, "[EOS]", "[EOT]") if name in tokenizer.specials

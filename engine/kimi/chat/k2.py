@@ -50,35 +50,45 @@ def read_template(folder: Path, chosen: Path | None) -> str:
             raise ConfigError(f"there is no {chosen}") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {path}") from error
-    config = folder / "tokenizer_config.json"
-    try:
-        data: Any = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        data = {}
-    template: Any = cast(dict[str, Any], data).get("chat_template") if isinstance(data, dict) else None
+    template = _settings(folder).get("chat_template")
     if isinstance(template, list):
         named = [cast(dict[str, Any], each) for each in cast(list[Any], template) if isinstance(each, dict)]
         template = next((each.get("template") for each in named if each.get("name") == "default"), None)
     if not isinstance(template, str) or not template:
         raise ConfigError(
             f"{folder} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)",
-            hint="name one with --chat-template FILE",
+            hint="name one with WHIMBREL_KIMI_CHAT_TEMPLATE",
         )
     return template
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    try:
+        data: Any = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast(dict[str, Any], data) if isinstance(data, dict) else {}
+
+
+def _token(settings: Mapping[str, Any], key: str, default: str) -> str:
+    found = settings.get(key)
+    if isinstance(found, dict):
+        found = cast(dict[str, Any], found).get("content")
+    return found if isinstance(found, str) else default
 
 
 class TemplateRenderer:
     """Conversations to segments through a template."""
 
-    def __init__(self, source: str, tokenizer: Tokenizer) -> None:
+    def __init__(self, source: str, tokenizer: Tokenizer, folder: Path) -> None:
+        settings = _settings(folder)
+        bos, eos = _token(settings, "bos_token", "[BOS]"), _token(settings, "eos_token", "[EOS]")
         names = sorted(tokenizer.specials, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(re.escape(name) for name in names) + ")")
         try:
-            self._template = ChatTemplate(
-                source, bos="[BOS]", eos="[EOS]", control=names, declares_tools=True
-            )
+            self._template = ChatTemplate(source, bos=bos, eos=eos, control=names, declares_tools=True)
         except TemplateFailure as error:
-            raise ConfigError(str(error), hint="name another with --chat-template FILE") from error
+            raise ConfigError(str(error), hint="name another with WHIMBREL_KIMI_CHAT_TEMPLATE") from error
 
     def segments(
         self, messages: Sequence[Plain], tools: Sequence[Mapping[str, Any]], *, answer: bool
@@ -89,7 +99,7 @@ class TemplateRenderer:
             PromptError: the template refuses the conversation.
         """
         try:
-            text = self._template.render([_flat(each) for each in messages], tools, answer=answer)
+            text = self._template.render(_numbered([_flat(each) for each in messages]), tools, answer=answer)
         except TemplateFailure as error:
             raise PromptError(str(error)) from error
         pieces = self._split.split(text)
@@ -111,6 +121,27 @@ def _flat(message: Plain) -> dict[str, Any]:
                 for call_id, name, arguments in calls
             ]
     return {key: value for key, value in entry.items() if value is not None}
+
+
+def _numbered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ids of calls as the model itself writes them: ``functions.NAME:N``, counted through the conversation.
+
+    Templates of this style print the id and nothing else of a call's name.
+    """
+    count = 0
+    known: dict[str, str] = {}
+    for message in messages:
+        if message["role"] == "assistant":
+            known = {}
+            for call in message.get("tool_calls", ()):
+                number = f"functions.{call['function']['name']}:{count}"
+                count += 1
+                known.setdefault(call["id"], number)
+                call["id"] = number
+        elif message["role"] == "tool" and "tool_call_id" in message:
+            given = str(message["tool_call_id"])
+            message["tool_call_id"] = known.get(given, given)
+    return messages
 
 
 def _text(arguments: Any) -> str:

@@ -106,7 +106,7 @@ class Sentences:
         which = "effort, tool declarations and the like" if len(self.own) == len(OWN) else ", ".join(self.own)
         return (
             f"{which}: the prompt uses Whimbrel's own wording, because {self.source} does not hold the "
-            "sentences of the release (its encoder file has them; --chat-template FILE names another place)"
+            "sentences of the release (its encoder file has them; WHIMBREL_KIMI_CHAT_TEMPLATE names another)"
         )
 
     def effort(self, value: str) -> str:

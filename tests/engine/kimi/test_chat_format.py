@@ -313,7 +313,7 @@ def test_a_strange_encoder_file_is_no_error(tmp_path, content):
 
 def test_our_own_wording_is_announced_unless_the_checkpoint_brings_it(tmp_path):
     loaded = load_sentences(tmp_path)
-    assert "own wording" in loaded.notice and "--chat-template" in loaded.notice
+    assert "own wording" in loaded.notice and "WHIMBREL_KIMI_CHAT_TEMPLATE" in loaded.notice
     folder = tmp_path / "tiny"
     make_tiny(folder, TinyOptions(layers=4, experts=4))
     assert load_sentences(folder).notice == ""
@@ -346,6 +346,37 @@ def test_a_template_may_write_control_tokens_and_its_data_may_not(linear):
     assert names.count("<|im_system|>") == 2  # the tools, and the result
     assert names.count("<|im_end|>") == 4
     assert hostile in linear.tokenizer.decode(ids)
+
+
+def test_calls_have_the_ids_that_the_model_writes_whatever_ids_they_were_given(linear):
+    def round_(first: str, second: str) -> list[Message]:
+        calls = [
+            ToolCallPart(id=first, name="f", arguments="{}"),
+            ToolCallPart(id=second, name="g", arguments="{}"),
+        ]
+        results = [ToolResultPart(call_id=each, name="x", text=f"of {each}") for each in (second, first)]
+        return [Message(role="assistant", parts=tuple(calls)), Message(role="tool", parts=tuple(results))]
+
+    text = linear.tokenizer.decode(linear.render([user("go"), *round_("a", "b"), *round_("c", "d")]).ids)
+    written = [
+        f"<|tool_call_begin|>functions.{name}<|tool_call_argument_begin|>"
+        for name in ("f:0", "g:1", "f:2", "g:3")
+    ]
+    assert [text.index(each) for each in written] == sorted(text.index(each) for each in written)
+    for given, number in (("a", "f:0"), ("b", "g:1"), ("c", "f:2"), ("d", "g:3")):
+        assert f"## Return of functions.{number}\nof {given}" in text
+
+
+def test_a_template_may_say_how_its_json_is_written(tmp_path):
+    make_tiny(tmp_path / "m", TinyOptions(family="kimi-linear", layers=4, experts=4))
+    own = tmp_path / "own.jinja"
+    own.write_text("{{ tools | tojson(separators=(',', ':'), sort_keys=true) }}|{{ bos_token }}")
+    chat = ChatFormat.load(tmp_path / "m", chat_template=own)
+    ids = chat.render([user("x")], [ToolSpec("f", "é", {"b": 1, "a": 2})]).ids
+    wanted = (
+        '[{"function":{"description":"é","name":"f","parameters":{"a":2,"b":1}},"type":"function"}]|[BOS]'
+    )
+    assert chat.tokenizer.decode(ids) == wanted and ids[-1] == chat.tokenizer.special("[BOS]")
 
 
 def test_a_template_that_reaches_out_of_its_sandbox_is_refused(tmp_path):

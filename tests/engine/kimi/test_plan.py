@@ -191,6 +191,13 @@ def test_odd_requests_are_refused_in_one_line(arguments, said):
     assert re.search(said, result.exception.one_line()) and "\n" not in result.exception.one_line()
 
 
+def test_a_model_with_a_short_window_is_planned_for_all_of_it(tmp_path):
+    raw = json.loads((CONFIGS / "k3.json").read_text())
+    raw["text_config"]["max_position_embeddings"] = 4096
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    assert "fits at 4,096 tokens" in run("--config", str(tmp_path), "--gpus", "8xB300")
+
+
 def test_sizes_are_read_as_people_write_them():
     assert (parse_size("64GB"), parse_size("64GiB"), parse_size("1.5T")) == (
         64 * 10**9,

@@ -112,6 +112,20 @@ def test_the_command_makes_one_and_info_tells_what_it_is(tmp_path):
     assert data["missing"] == [] and set(data["bytes"]) == {"F32", "U8"}
 
 
+def test_info_says_whether_a_template_holds_the_sentences(tmp_path):
+    folder = tmp_path / "made"
+    make_tiny(folder, TinyOptions(layers=4, experts=4))
+    other = tmp_path / "other.jinja"
+    other.write_text("{{ messages }}")
+    shown = CliRunner().invoke(cli, ["engine", "info", str(folder), "--chat-template", str(other)])
+    assert shown.exit_code == 0 and f"{other} does not hold" in shown.output
+    (folder / "encoding_k3.py").rename(tmp_path / "mine.py")
+    shown = CliRunner().invoke(
+        cli, ["engine", "info", str(folder), "--chat-template", str(tmp_path / "mine.py")]
+    )
+    assert "own wording" not in shown.output
+
+
 def test_info_names_everything_that_is_missing(tmp_path):
     folder = tmp_path / "made"
     make_tiny(folder, TinyOptions(layers=4, experts=4))
