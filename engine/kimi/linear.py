@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...kernels import dense, moe, mxfp4
+from ...kernels.arrays import KernelError
+from ...sandbox.base.errors import ModelError
 from .checkpoint import Checkpoint
 from .safetensors import Array
+from .threads import in_bands
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,22 @@ class Loader:
             return Linear(checkpoint.packed(name, rows, columns), self.exact)
         weight = checkpoint.matrix(f"{name}.weight", rows, columns)
         if self.int8 and not small:
-            return Linear(dense.quantise_int8(weight), self.exact)
+            try:
+                return Linear(_eight_bits(weight), self.exact)
+            except KernelError as error:
+                raise ModelError(f"{checkpoint.folder}: {checkpoint.prefix}{name}.weight: {error}") from error
         return Linear(weight, self.exact)
 
     def widened(self, name: str, rows: int, columns: int) -> Array:
         """The matrix `name` as a float32 array."""
         return np.ascontiguousarray(self.checkpoint.matrix(f"{name}.weight", rows, columns), np.float32)
+
+
+def _eight_bits(weight: Array) -> dense.Int8Weight:
+    """`quantise_int8`, the rows divided among threads: a large model has seconds of this to do."""
+    bands = in_bands(weight.shape[0], lambda band: dense.quantise_int8(weight[band]))
+    if len(bands) == 1:
+        return bands[0]
+    return dense.Int8Weight(
+        np.concatenate([band.codes for band in bands]), np.concatenate([band.scales for band in bands])
+    )

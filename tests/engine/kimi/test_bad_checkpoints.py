@@ -307,6 +307,14 @@ def test_the_command_tells_a_person_in_one_line(tmp_path: Path, capsys: pytest.C
         assert problem in line
 
 
+def test_weights_that_are_not_finite_cannot_be_rounded_and_are_named(tmp_path: Path) -> None:
+    tensors = weights()
+    tensors["model.layers.1.self_attn.o_proj.weight"][3, 2] = np.inf
+    write_checkpoint(tmp_path, TEXT, tensors)
+    with pytest.raises(ModelError, match=r"layers\.1\.self_attn\.o_proj\.weight: .*not finite"):
+        load_runner(tmp_path, LoadOptions(dense="int8"))
+
+
 def test_a_config_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(
         json.dumps({"model_type": "kimi_k3", "text_config": TEXT}), encoding="utf-8-sig"

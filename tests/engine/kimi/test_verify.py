@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from whimbrel.app.commands.engine_verify import command
-
+from whimbrel.engine.kimi.switches import Switches
 from whimbrel.sandbox.base.errors import ConfigError, ModelError
 
-from .making import k3, kimi_linear, make
+from .making import k3, kimi_linear, make, tensors_for, write_checkpoint
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 DSA = {"index_n_heads": 4, "index_head_dim": 10, "index_topk": 5, "dsa_layers": [2, 5]}
@@ -99,7 +101,8 @@ def test_layers_may_share_the_selection_of_the_indexer_before_them(tmp_path: Pat
     assert isinstance(result.exception, ModelError) and "indexer.wq_b.weight is missing" in str(
         result.exception
     )
-    make(tmp_path, k3(), dsa=DSA, indexers=[5])
+    late = tensors_for(k3(), np.random.default_rng(0), dsa={**DSA, "dsa_layers": [5]})
+    write_checkpoint(tmp_path, k3(), late, dsa=DSA)
     result = CliRunner().invoke(command, [str(tmp_path), "--set", "index_share=true"])
     assert isinstance(result.exception, ConfigError) and "none before it to share" in str(result.exception)
 
@@ -127,3 +130,12 @@ def test_numbers_that_are_not_within_tolerance_are_named_and_end_with_4(tmp_path
     assert result.exit_code == 4
     (line,) = [line for line in result.stdout.splitlines() if "NOT WITHIN" in line]
     assert line.startswith("layers.1.attn_out")
+
+
+def test_every_switch_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[3] / "docs/engine-checkpoints.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?([\w.-]+)`? \|", page, re.M))
+    given = {f.name: "rms_norm_eps" if f.default is None else json.dumps(f.default) for f in fields(Switches)}
+    assert rows.keys() == given.keys()
+    for name, default in given.items():
+        assert rows[name] == default or float(rows[name]) == float(default)
