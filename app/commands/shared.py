@@ -88,8 +88,8 @@ model_options = together(
         callback=not_empty,
         default="embedded",
         show_default=True,
-        help="embedded (needs no network), llama:FILE.gguf, kimi:DIR, or KIND:NAME or KIND:NAME@URL with KIND one of"
-        " openai, anthropic, vllm, sglang, llamacpp, ollama, deepseek, kimi-api, openrouter.",
+        help="embedded (needs no network), llama:FILE.gguf, kimi:DIR, or KIND:NAME or KIND:NAME@URL with KIND"
+        " one of openai, anthropic, vllm, sglang, llamacpp, ollama, deepseek, kimi-api, openrouter.",
     ),
     click.option(
         "--effort",

@@ -275,8 +275,8 @@ class Scheduler:
 
     def _pages_needed(self, part: _Part) -> int:
         done = part.line.computed
-        # The snapshot to go back to shares the last page, which is copied then. Otherwise whether it is shared
-        # is not known here: the runner says so, before anything has changed.
+        # The snapshot to go back to shares the last page, which is copied then. Otherwise whether it is
+        # shared is not known here: the runner says so, before anything has changed.
         shared = 1 if part.draft.size and done % PAGE_TOKENS else 0
         return pages_for(done + part.size) - pages_for(done) + shared
 
