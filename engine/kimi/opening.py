@@ -102,7 +102,8 @@ class Local:
 
         runner = load_runner(self.folder, self._options())
         try:
-            chat = chat or self.chat(runner.vocab_size)
+            if chat is None or chat.tokenizer.vocab_size > runner.vocab_size:
+                chat = self.chat(runner.vocab_size)  # which says what does not fit
             limits = self._limits(runner.state_bytes)
             return Answering(runner, chat, Options(sampling_of(self.folder), self.speculate, limits))
         except WhimbrelError:

@@ -3,6 +3,7 @@ but under every rule that was set for them."""
 
 from __future__ import annotations
 
+import base64
 import json
 from contextlib import aclosing
 from dataclasses import replace
@@ -310,6 +311,20 @@ def test_sampling_is_the_checkpoints_own_where_it_names_one(tmp_path: Path, text
             sampling_of(tmp_path)
     else:
         assert sampling_of(tmp_path) == replace(VENDOR, **expected)
+
+
+async def test_a_vocabulary_of_another_checkpoint_is_told_by_the_first_step(tmp_path: Path):
+    make_tiny(tmp_path / "k3", TinyOptions(hidden=32, layers=4, experts=4))
+    ranks = tmp_path / "k3" / "tiktoken.model"
+    lines = ranks.read_bytes().splitlines()
+    more = [base64.b64encode(b"zz%d" % n) + b" %d" % (len(lines) + n) for n in range(300)]
+    ranks.write_bytes(b"\n".join([*lines, *more]) + b"\n")
+    (tmp_path / "k3" / "tokenizer_config.json").unlink()
+    model = load_model(f"kimi:{tmp_path / 'k3'}", environ={"WHIMBREL_KIMI_CACHE_MIB": "16"})
+    assert model.count_tokens([user("hi")], []) > 0
+    with pytest.raises(ConfigError, match="token ids"):
+        async for _ in model.stream([user("hi")], []):
+            pass
 
 
 def test_a_folder_that_is_no_checkpoint_and_settings_that_are_no_numbers_are_told(folders, tmp_path: Path):

@@ -93,7 +93,7 @@ def test_extreme_logits_give_tokens_that_have_a_chance_and_log_probabilities_tha
         for _ in range(30):
             choice = one.pick(array)
             assert array[choice.token] > -np.inf
-            assert not np.isnan(choice.logprob) and not any(np.isnan(chance) for _, chance in choice.top)
+            assert np.isfinite([choice.logprob, *(chance for _, chance in choice.top)]).all()
 
 
 def test_no_numbers_and_nothing_allowed_are_errors():
@@ -101,6 +101,8 @@ def test_no_numbers_and_nothing_allowed_are_errors():
         sampler().pick(np.array([1, np.nan, 0, 0, 0], np.float32))
     with pytest.raises(NoChoice, match="leave none"):
         sampler().pick(LOGITS, np.zeros(5, np.bool_))
+    with pytest.raises(NoChoice, match="NaN"):
+        sampler(logprobs=1).told(np.array([1, np.nan, 0, 0, 0], np.float32), 0)
     allowed = np.array([True, False, False, False, False])
     assert sampler(seed=1).pick(LOGITS, allowed).token == 0
 
