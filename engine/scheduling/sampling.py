@@ -68,7 +68,7 @@ class Sampler:
         return self.told(logits, token)
 
     def told(self, logits: Array, token: int) -> Choice:
-        """The token with the log-probabilities that were asked for (no less than -9999: JSON has no infinity).
+        """The token with the log-probabilities that were asked for (-9999 at least: JSON has no infinity).
 
         Raises:
             NoChoice: they are no numbers.
