@@ -275,6 +275,9 @@ def _named_in_config(folder: Path) -> dict[int, str] | None:
 
 def _pieces(text: str) -> Iterator[str]:
     """Cuts that keep the pre-split fast whatever the text: by length, and inside runs without end."""
+    if len(text) <= _RUN:
+        yield text
+        return
     for start in range(0, len(text), _CUT):
         part = text[start : start + _CUT]
         begin = 0

@@ -30,6 +30,8 @@ Template = tuple[str | _Hole, ...]
 
 _LIMIT = 4_000_000
 """Bytes of a source file; an encoder file has some tens of thousands."""
+_DEPTH, _STEPS, _LONGEST = 40, 2000, 10_000
+"""Bounds of one expression (a name may stand for one that doubles another) and of one literal."""
 _SLOTS = re.compile(r"\{\{?[ \t]*[A-Za-z_][\w.]*[ \t]*\}?\}|%s|%\(\w+\)s|\$\{?[A-Za-z_]\w*\}?")
 
 
@@ -93,10 +95,14 @@ class _Reader:
     def __init__(self, known: dict[str, ast.expr]) -> None:
         self._known = known
         self._depth = 0
+        self._steps = 0
 
     def read(self, node: ast.expr) -> Template:
         """The text of an expression; a hole for everything that is no literal."""
-        if self._depth > 40:
+        if self._depth == 0:
+            self._steps = 0
+        self._steps += 1
+        if self._depth > _DEPTH or self._steps > _STEPS:
             return (HOLE,)
         self._depth += 1
         try:
@@ -106,7 +112,8 @@ class _Reader:
 
     def _parts(self, node: ast.expr) -> Template:
         if isinstance(node, ast.Constant):
-            return (node.value,) if isinstance(node.value, str) else (HOLE,)
+            sentence = isinstance(node.value, str) and len(node.value) <= _LONGEST
+            return (cast(str, node.value),) if sentence else (HOLE,)
         if isinstance(node, ast.JoinedStr):
             return tuple(part for value in node.values for part in self.read(value))
         if isinstance(node, ast.FormattedValue):

@@ -304,7 +304,10 @@ def test_the_encoder_file_is_read_and_never_run(tmp_path):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("content", ["(" * 5000, "x = [" * 3000, "\x00", "def :", "a" * 10])
+DOUBLING = "n0 = 'x' + 'y'\n" + "".join(f"n{i + 1} = n{i} + n{i}\n" for i in range(60))
+
+
+@pytest.mark.parametrize("content", [DOUBLING, "(" * 5000, "x = [" * 3000, "\x00", "def :", "a" * 10])
 def test_a_strange_encoder_file_is_no_error(tmp_path, content):
     (tmp_path / "encoding_k3.py").write_text(content)
     assert load_sentences(tmp_path).own
