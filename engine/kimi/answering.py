@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
 
+from ...sandbox.base.errors import ConfigError
 from ..chat import ToolSpec, Usage
 from ..scheduling import request as tokens
 from ..scheduling.engine import Engine
@@ -25,8 +29,9 @@ from .watching import AnswerWatcher, Event
 RowsOf = Callable[[ImagePlace], Span]
 """From an image of the prompt to the rows that stand for it."""
 
-TEMPERATURE, TOP_P = 1.0, 0.95
-"""What the vendor samples with, where a request says nothing."""
+VENDOR = tokens.Sampling(temperature=1.0, top_p=0.95)
+"""What the vendor samples with, where neither a request nor the checkpoint says anything."""
+_GENERATION = "generation_config.json"
 _EFFORT = "max"
 
 
@@ -35,10 +40,12 @@ class Options:
     """How a checkpoint answers.
 
     Args:
+        sampling: what holds where a request says nothing.
         speculate: tokens guessed ahead by looking the last ones up in the text; 0: none.
         limits: how much runs at the same time, and what is kept for later requests.
     """
 
+    sampling: tokens.Sampling = VENDOR
     speculate: int = 0
     limits: Limits = field(default_factory=Limits)
 
@@ -114,7 +121,7 @@ class Answering:
         try:
             asked = tokens.Request(
                 prompt=prompt.ids,
-                sampling=_sampling(request.sampling, request.top_logprobs),
+                sampling=_sampling(request.sampling, request.top_logprobs, self.options.sampling),
                 max_tokens=request.max_tokens,
                 stop_ids=self.chat.stop_ids,
                 guide=self._guide(request, thinking=thinking, several=several),
@@ -214,16 +221,44 @@ class Answering:
             return self._vocabulary
 
 
-def _sampling(given: Sampling, logprobs: int | None) -> tokens.Sampling:
-    def value(number: float | None, default: float) -> float:
-        return default if number is None else number
+def sampling_of(folder: Path) -> tokens.Sampling:
+    """The sampling that a checkpoint's generation_config.json names, the vendor's where it names none.
+
+    Raises:
+        ConfigError: a value that means nothing.
+    """
+    try:
+        data: Any = json.loads((folder / _GENERATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return VENDOR
+    given = cast(dict[str, Any], data) if isinstance(data, dict) else {}
+    named = {
+        name: given[name]
+        for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+        if isinstance(given.get(name), int | float) and not isinstance(given[name], bool)
+    }
+    if isinstance(named.get("top_k"), float):
+        named["top_k"] = int(named["top_k"])
+    sampling = replace(VENDOR, **named)
+    try:
+        sampling.check(1)
+    except InvalidRequest as error:
+        raise ConfigError(
+            f"{folder / _GENERATION}: {error.message}", hint="correct or remove the value"
+        ) from error
+    return sampling
+
+
+def _sampling(given: Sampling, logprobs: int | None, default: tokens.Sampling) -> tokens.Sampling:
+    def value(number: float | None, otherwise: float) -> float:
+        return otherwise if number is None else number
 
     return tokens.Sampling(
-        temperature=value(given.temperature, TEMPERATURE),
-        top_p=value(given.top_p, TOP_P),
-        top_k=max(0, given.top_k or 0),
-        min_p=value(given.min_p, 0.0),
-        repetition_penalty=value(given.repetition_penalty, 1.0),
+        temperature=value(given.temperature, default.temperature),
+        top_p=value(given.top_p, default.top_p),
+        top_k=default.top_k if given.top_k is None else max(0, given.top_k),
+        min_p=value(given.min_p, default.min_p),
+        repetition_penalty=value(given.repetition_penalty, default.repetition_penalty),
         presence_penalty=value(given.presence_penalty, 0.0),
         frequency_penalty=value(given.frequency_penalty, 0.0),
         logit_bias=given.logit_bias,

@@ -12,6 +12,7 @@ from ..scheduling.request import Closing, QueueFull
 from ..serve.backend import Busy, Figure, GenerationEvent, GenerationRequest, Unsupported
 from .answering import Answering
 from .opening import Local, resolve_folder
+from .runner import KimiRunner
 
 _TEMPLATE = frozenset(["preserve_thinking"])
 """What may stand in ``chat_template_kwargs``: old thinking is always kept."""
@@ -99,7 +100,11 @@ class NativeBackend:
 
     def figures(self) -> Sequence[Figure]:
         answering = self._answering
-        return [] if answering is None else [*_figures(answering.engine.metrics), *_experts(answering)]
+        if answering is None:
+            return []
+        metrics, runner = answering.engine.metrics, answering.runner
+        experts = _experts(runner, metrics.running) if isinstance(runner, KimiRunner) else []
+        return [*_figures(metrics), *experts]
 
     def trouble(self) -> str:
         return "" if self._answering is None else self._answering.engine.trouble
@@ -155,13 +160,21 @@ def _figures(metrics: Metrics) -> list[Figure]:
     return figures
 
 
-def _experts(answering: Answering) -> list[Figure]:
-    """Per layer: how uneven the experts are chosen (1: all alike)."""
-    used = getattr(answering.runner, "expert_use", None)
-    if used is None:
-        return []
-    figures: list[Figure] = []
-    for layer, counts in used().items():
+def _experts(runner: KimiRunner, running: int) -> list[Figure]:
+    """Memory of states, where experts came from, and per layer how unevenly they are chosen."""
+    stats = runner.source.stats
+    figures = [
+        Figure(
+            "engine_state_bytes",
+            "Fixed-size states of the requests in the batch",
+            running * runner.state_bytes,
+        ),
+        Figure("engine_expert_hits", "Experts that were in memory", stats.hits, "counter"),
+        Figure("engine_expert_misses", "Experts that had to be read", stats.misses, "counter"),
+        Figure("engine_experts_read_ahead", "Of these, read before they were needed", stats.ahead, "counter"),
+        Figure("engine_expert_bytes_read", "Bytes of experts that were read", stats.bytes_read, "counter"),
+    ]
+    for layer, counts in runner.expert_use().items():
         total = int(counts.sum())
         labels = {"layer": str(layer)}
         uneven = float(counts.max()) * len(counts) / total if total else 1.0

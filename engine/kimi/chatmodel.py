@@ -42,7 +42,7 @@ class KimiModel:
         self._chat: ChatFormat | None = None
         self._window: int | None = None
         self._told: set[str] = set()
-        self._lock = threading.Lock()
+        self._loading, self._reading = threading.Lock(), threading.Lock()
 
     @property
     def name(self) -> str:
@@ -117,14 +117,13 @@ class KimiModel:
             await asyncio.to_thread(answering.close)
 
     def _load(self) -> Answering:
-        with self._lock:
+        with self._loading:
             if self._answering is None:
-                self._answering = self._local.load(self._chat)
-                self._chat = self._answering.chat
+                self._answering = self._local.load(self._format())
             return self._answering
 
     def _format(self) -> ChatFormat:
-        with self._lock:
+        with self._reading:
             if self._chat is None:
                 self._chat = self._local.chat()
             return self._chat

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 _NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
 PREFIX = "WHIMBREL_KIMI_"
 """Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
-mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), SPECULATE (tokens
-guessed ahead), TENSOR and PIPELINE (processes that share each layer, stages of layers), CHAT_TEMPLATE (a
-file)."""
+mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), STEP_TOKENS
+(tokens of a step), SPECULATE (tokens guessed ahead), TENSOR and PIPELINE (processes that share each layer,
+stages of layers), CHAT_TEMPLATE (a file)."""
 
 _BATCH = 32
+_STEP, _STREAMED_STEP = 512, 4096
+"""Tokens of a step: short enough for others to be answered meanwhile; where experts are read from disk, every
+step may read all of them, so a prompt should take few."""
 _STATES = 16
 """States kept for later prompts, where there is memory for so many."""
 
@@ -43,6 +46,7 @@ class Local:
     exact: bool = False
     """Float32 throughout: slower, and an answer does not depend on what else is in the batch."""
     batch: int = _BATCH
+    step_tokens: int = _STEP
     speculate: int = 0
     tensor: int = 1
     """Processes that share the heads and experts of each layer."""
@@ -88,7 +92,8 @@ class Local:
         prefix = self.prefix_bytes
         if prefix is None:
             prefix = min(free // 8, max(1 << 30, _STATES * state))
-        return Limits(batch=max(1, min(self.batch, free // 4 // max(1, state))), prefix_bytes=prefix)
+        batch = max(1, min(self.batch, free // 4 // max(1, state)))
+        return Limits(batch=batch, step_tokens=max(batch, self.step_tokens), prefix_bytes=prefix)
 
     def load(self, chat: ChatFormat | None = None) -> Answering:
         """Loads the model; the large tensors stay in the mapped files.
@@ -97,17 +102,19 @@ class Local:
             ConfigError: a file of the checkpoint is absent, broken or does not fit the others.
             ModelError: tensors that are not what config.json describes.
         """
-        from .answering import Answering, Options
+        from .answering import Answering, Options, sampling_of
         from .parallel.layout import Layout
         from .parallel.runner import load_laid_out
         from .vision.eyes import Eyes
 
         runner = load_laid_out(self.folder, self._options(), Layout(self.tensor, self.pipeline))
         try:
-            chat = chat or self.chat(runner.vocab_size)
+            if chat is None or chat.tokenizer.vocab_size > runner.vocab_size:
+                chat = self.chat(runner.vocab_size)  # which says what does not fit
             limits = self._limits(runner.state_bytes)
             eyes = Eyes.of(self.folder, runner.hidden_size)
-            return Answering(runner, chat, Options(self.speculate, limits), rows_of=eyes)
+            options = Options(sampling_of(self.folder), self.speculate, limits)
+            return Answering(runner, chat, options, rows_of=eyes)
         except WhimbrelError:
             runner.close()
             raise
@@ -145,7 +152,8 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
         expert_bytes=experts << 20 if experts else None,
         dense="int8" if dense == "int8" else "stored",
         exact=bool(_number(environ, "EXACT")),
-        batch=min(2048, _number(environ, "BATCH") or _BATCH),
+        batch=_number(environ, "BATCH") or _BATCH,
+        step_tokens=_number(environ, "STEP_TOKENS") or (_STREAMED_STEP if experts else _STEP),
         speculate=min(64, _number(environ, "SPECULATE") or 0),
         tensor=min(64, _number(environ, "TENSOR") or 1),
         pipeline=min(64, _number(environ, "PIPELINE") or 1),

@@ -10,6 +10,7 @@ import numpy as np
 from ...sandbox.base.errors import ModelError
 from .request import Array, Choice, Sampling
 
+_LEAST = -9999.0
 _GREEDY = 1e-5
 """Temperatures below are greedy: scores divided by less leave one token anyway."""
 _CUTS = (1e-2, 1e-4, 1e-6)
@@ -67,10 +68,16 @@ class Sampler:
         return self.told(logits, token)
 
     def told(self, logits: Array, token: int) -> Choice:
-        """The token with the log-probabilities that were asked for."""
+        """The token with the log-probabilities that were asked for (-9999 at least: JSON has no infinity).
+
+        Raises:
+            NoChoice: they are no numbers.
+        """
         if self._s.logprobs is None:
             return Choice(token)
-        chances = log_softmax(logits)
+        chances = np.maximum(log_softmax(logits), _LEAST)
+        if np.isnan(chances[token]):
+            raise NoChoice("the model gave logits that are no numbers (NaN)")
         ids = top_ids(chances, self._s.logprobs)
         return Choice(token, float(chances[token]), tuple((int(i), float(chances[i])) for i in ids))
 

@@ -275,7 +275,9 @@ class Scheduler:
 
     def _pages_needed(self, part: _Part) -> int:
         done = part.line.computed
-        shared = 1 if done % PAGE_TOKENS else 0  # the last page may have to be copied first
+        # The snapshot to go back to shares the last page, which is copied then. Otherwise whether it is
+        # shared is not known here: the runner says so, before anything has changed.
+        shared = 1 if part.draft.size and done % PAGE_TOKENS else 0
         return pages_for(done + part.size) - pages_for(done) + shared
 
     def _make_room(self, parts: Iterable[_Part]) -> bool:

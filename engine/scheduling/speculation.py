@@ -6,7 +6,7 @@ import numpy as np
 
 from .request import Array
 
-_LONGEST, _SHORTEST = 4, 2
+_LONGEST, _SHORTEST = 4, 3
 """Tokens at the end that must have occurred before."""
 _WINDOW = 1 << 16
 """Tokens that are searched: the latest."""

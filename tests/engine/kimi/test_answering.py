@@ -3,8 +3,10 @@ but under every rule that was set for them."""
 
 from __future__ import annotations
 
+import base64
 import json
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -23,6 +25,7 @@ from whimbrel.engine.chat import (
     Usage,
     user,
 )
+from whimbrel.engine.kimi.answering import VENDOR, sampling_of
 from whimbrel.engine.kimi.backend import NativeBackend
 from whimbrel.engine.kimi.constraints import Form, k2_grammar, k3_grammar
 from whimbrel.engine.kimi.opening import resolve_folder
@@ -248,7 +251,7 @@ async def test_what_cannot_be_served_is_refused_by_the_field_at_fault(backends):
             await ask(backend, given)
         assert refused.value.parameter == field
     with pytest.raises(PromptTooLong):
-        await ask(backend, request("word " * 5000))
+        await ask(backend, request("word " * 3000))
 
 
 @pytest.mark.parametrize("family", ["k3", "kimi-linear"])
@@ -263,7 +266,7 @@ async def test_the_agent_talks_to_a_folder(folders, family: str):
             [
                 event
                 async for event in model.stream(
-                    history, [READ], effort="low", max_output_tokens=40, seed=seed
+                    history, [READ], effort="low", max_output_tokens=24, seed=seed
                 )
             ]
         )
@@ -277,7 +280,7 @@ async def test_the_agent_talks_to_a_folder(folders, family: str):
         async for _ in stream:
             break
     with pytest.raises(RemoteError) as full:
-        async for _ in model.stream([user("word " * 5000)], []):
+        async for _ in model.stream([user("word " * 3000)], []):
             pass
     assert full.value.failure is Failure.CONTEXT_OVERFLOW
     picture = Message(role="user", parts=(ImagePart(media_type="image/png", data_base64="AAAA"),))
@@ -286,6 +289,42 @@ async def test_the_agent_talks_to_a_folder(folders, family: str):
     await engine.drain()
     assert engine.metrics.finished.get("cancelled") == 1
     await model.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, {}),
+        ("no json", {}),
+        (
+            '{"temperature": 0.6, "top_k": 20, "top_p": "high", "do_sample": true}',
+            {"temperature": 0.6, "top_k": 20},
+        ),
+        ('{"temperature": -1}', None),
+    ],
+)
+def test_sampling_is_the_checkpoints_own_where_it_names_one(tmp_path: Path, text, expected):
+    if text is not None:
+        (tmp_path / "generation_config.json").write_text(text)
+    if expected is None:
+        with pytest.raises(ConfigError, match="temperature is -1"):
+            sampling_of(tmp_path)
+    else:
+        assert sampling_of(tmp_path) == replace(VENDOR, **expected)
+
+
+async def test_a_vocabulary_of_another_checkpoint_is_told_by_the_first_step(tmp_path: Path):
+    make_tiny(tmp_path / "k3", TinyOptions(hidden=32, layers=4, experts=4))
+    ranks = tmp_path / "k3" / "tiktoken.model"
+    lines = ranks.read_bytes().splitlines()
+    more = [base64.b64encode(b"zz%d" % n) + b" %d" % (len(lines) + n) for n in range(300)]
+    ranks.write_bytes(b"\n".join([*lines, *more]) + b"\n")
+    (tmp_path / "k3" / "tokenizer_config.json").unlink()
+    model = load_model(f"kimi:{tmp_path / 'k3'}", environ={"WHIMBREL_KIMI_CACHE_MIB": "16"})
+    assert model.count_tokens([user("hi")], []) > 0
+    with pytest.raises(ConfigError, match="token ids"):
+        async for _ in model.stream([user("hi")], []):
+            pass
 
 
 def test_a_folder_that_is_no_checkpoint_and_settings_that_are_no_numbers_are_told(folders, tmp_path: Path):

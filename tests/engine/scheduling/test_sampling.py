@@ -14,7 +14,7 @@ def sampler(prompt=(), vocab: int = 5, **sampling) -> Sampler:
     return Sampler(Sampling(**sampling), np.array(prompt, np.int64), vocab)
 
 
-def drawn(logits: np.ndarray, times: int = 4000, **sampling) -> np.ndarray:
+def drawn(logits: np.ndarray, times: int = 2500, **sampling) -> np.ndarray:
     one = sampler(vocab=logits.size, seed=1, **sampling)
     return np.bincount([one.pick(logits).token for _ in range(times)], minlength=logits.size) / times
 
@@ -35,18 +35,19 @@ def drawn(logits: np.ndarray, times: int = 4000, **sampling) -> np.ndarray:
     ],
 )  # fmt: skip
 def test_tokens_come_as_often_as_their_share(sampling, expected):
-    assert np.abs(drawn(LOGITS, **sampling) - expected).max() < 0.03
-    assert not drawn(LOGITS, **sampling)[np.asarray(expected) == 0].any()
+    shares = drawn(LOGITS, **sampling)
+    assert np.abs(shares - expected).max() < 0.035
+    assert not shares[np.asarray(expected) == 0].any()
 
 
 def test_a_nucleus_of_a_large_vocabulary_is_that_of_a_full_sort():
-    logits = np.random.default_rng(1).normal(0, 1, 20_000).astype(np.float32)
+    logits = np.random.default_rng(1).normal(0, 1, 4000).astype(np.float32)
     chances = np.exp(logits.astype(np.float64))
     order = np.argsort(-chances, kind="stable")
     for top_p in (0.1, 0.5, 0.99):
         inside = set(order[: np.searchsorted(np.cumsum(chances[order]), top_p * chances.sum()) + 1].tolist())
-        one = sampler(vocab=20_000, seed=3, top_p=top_p)
-        assert {one.pick(logits).token for _ in range(200)} <= inside
+        one = sampler(vocab=4000, seed=3, top_p=top_p)
+        assert {one.pick(logits).token for _ in range(60)} <= inside
 
 
 def test_penalties_count_what_was_said_and_repetition_what_was_asked_too():
@@ -92,7 +93,7 @@ def test_extreme_logits_give_tokens_that_have_a_chance_and_log_probabilities_tha
         for _ in range(30):
             choice = one.pick(array)
             assert array[choice.token] > -np.inf
-            assert not np.isnan(choice.logprob) and not any(np.isnan(chance) for _, chance in choice.top)
+            assert np.isfinite([choice.logprob, *(chance for _, chance in choice.top)]).all()
 
 
 def test_no_numbers_and_nothing_allowed_are_errors():
@@ -100,6 +101,8 @@ def test_no_numbers_and_nothing_allowed_are_errors():
         sampler().pick(np.array([1, np.nan, 0, 0, 0], np.float32))
     with pytest.raises(NoChoice, match="leave none"):
         sampler().pick(LOGITS, np.zeros(5, np.bool_))
+    with pytest.raises(NoChoice, match="NaN"):
+        sampler(logprobs=1).told(np.array([1, np.nan, 0, 0, 0], np.float32), 0)
     allowed = np.array([True, False, False, False, False])
     assert sampler(seed=1).pick(LOGITS, allowed).token == 0
 
