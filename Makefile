@@ -26,7 +26,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
 	@echo "Setting up $(VENV) (once)..."
-	@$(PIP) install -e .
+	@WHIMBREL_SKIP_KERNELS=1 $(PIP) install -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
