@@ -19,7 +19,10 @@ def as_f32(name: str, array: Array, *shape: int | None) -> Array:
     Raises:
         KernelError: not floating point, or another shape.
     """
-    if array.dtype != np.float32:
+    if array.dtype == np.float32:
+        if array.shape == shape and array.flags.c_contiguous:
+            return array
+    else:
         if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
             raise KernelError(f"{name} has dtype {array.dtype}; a floating-point array is needed")
         array = array.astype(np.float32)
@@ -29,6 +32,8 @@ def as_f32(name: str, array: Array, *shape: int | None) -> Array:
 
 def check_shape(name: str, array: Array, *shape: int | None) -> None:
     """Raises KernelError unless `array` has `shape`; None stands for any length."""
+    if array.shape == shape:
+        return
     if array.ndim != len(shape) or any(
         want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
     ):
@@ -44,7 +49,8 @@ def check_dtype(name: str, array: Array, *dtypes: str) -> None:
 
 def bf16_bits(name: str, array: Array) -> Array:
     """A bfloat16 array (ml_dtypes, or bits as uint16) as C-contiguous uint16, copied only if it must be."""
-    check_dtype(name, array, "bfloat16", "uint16")
+    if array.dtype != np.uint16:
+        check_dtype(name, array, "bfloat16")
     return np.ascontiguousarray(array).view(np.uint16)
 
 

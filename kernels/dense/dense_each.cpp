@@ -3,6 +3,7 @@
 
 #include "../native/functions.h"
 #include "../native/products.h"
+#include "../native/tiles.h"
 
 namespace whimbrel::WHIMBREL_VARIANT {
 namespace {
@@ -37,7 +38,7 @@ void row_bf16(const uint16_t* w, int64_t columns, const float* x, int64_t ldx, f
     };
     int64_t c = 0;
     for (; c + 32 <= columns; c += 32) {
-        _mm_prefetch(reinterpret_cast<const char*>(w + c) + 3072, _MM_HINT_T0);
+        ahead<64>(w + c);
         add(_mm512_loadu_si512(w + c), c);
     }
     if (c < columns) add(_mm512_maskz_loadu_epi16((1u << (columns - c)) - 1, w + c), c);
@@ -50,7 +51,7 @@ void row_int8(const int8_t* w, const float* scales, int64_t columns, const float
     __m512 sum[N];
     for (int j = 0; j < N; ++j) sum[j] = _mm512_setzero_ps();
     for (int64_t c = 0, g = 0; c < columns; c += kGroup, ++g) {
-        _mm_prefetch(reinterpret_cast<const char*>(w + c) + 3072, _MM_HINT_T0);
+        ahead<64>(w + c);
         __m512 part[N];
         for (int i = 0; i < 4; ++i) {
             int64_t at = c + i * 16, left = columns - at;
@@ -91,7 +92,7 @@ void row_bf16(const uint16_t* w, int64_t columns, const float* x, int64_t ldx, f
     };
     int64_t c = 0;
     for (; c + 16 <= columns; c += 16) {
-        _mm_prefetch(reinterpret_cast<const char*>(w + c) + 2048, _MM_HINT_T0);
+        if (c % 32 == 0) ahead<64>(w + c);
         add(w + c, c);
     }
     if (c < columns) {
@@ -115,7 +116,7 @@ void row_int8(const int8_t* w, const float* scales, int64_t columns, const float
             memcpy(tail, from, size_t(columns - c));
             from = tail;
         }
-        _mm_prefetch(reinterpret_cast<const char*>(from) + 2048, _MM_HINT_T0);
+        ahead<64>(w + c);
         __m256 part[N];
         for (int i = 0; i < 8; ++i) {
             __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i * 8));
@@ -163,13 +164,67 @@ void panel_f32(const Dense& w, int64_t r0, int64_t rows, float* panel) {
     }
 }
 
+#if defined(__AVX512BF16__)
+// Rows of int8 as bf16 [rows, columns], rounded after the scale.
+void panel_bf16(const Dense& w, int64_t r0, int64_t rows, uint16_t* panel) {
+    int64_t groups = (w.columns + kGroup - 1) / kGroup;
+    for (int64_t r = r0; r < r0 + rows; ++r, panel += w.columns) {
+        const int8_t* from = w.codes + r * w.columns;
+        int64_t c = 0;
+        for (; c + 16 <= w.columns; c += 16) {
+            if (c % 64 == 0) ahead<64>(from + c);
+            __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + c));
+            __m512 value = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+            value = _mm512_mul_ps(value, _mm512_set1_ps(w.scales[r * groups + c / kGroup]));
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(panel + c), (__m256i)_mm512_cvtneps_pbh(value));
+        }
+        for (; c < w.columns; ++c)
+            panel[c] = f32_to_bf16(float(from[c]) * w.scales[r * groups + c / kGroup]);
+    }
+}
+
+// Rows of bf16 [rows, columns] in the layout of tiles.h; rows beyond the last repeat it.
+void panel_tiles(const uint16_t* w, int64_t rows, int64_t columns, uint16_t* panel) {
+    for (int64_t first = 0; first < rows; first += 16) {
+        const uint16_t* row[16];
+        for (int r = 0; r < 16; ++r) row[r] = w + (first + r < rows ? first + r : rows - 1) * columns;
+        for (int64_t c = 0; c < columns; c += 32, panel += 512) {
+            __m512i a[16], t[16];
+            for (int r = 0; r < 16; ++r) a[r] = _mm512_loadu_si512(row[r] + c);
+            // Four times four dwords inside each quarter, then the quarters among the rows.
+            for (int r = 0; r < 16; r += 4) {
+                t[r] = _mm512_unpacklo_epi32(a[r], a[r + 1]);
+                t[r + 1] = _mm512_unpackhi_epi32(a[r], a[r + 1]);
+                t[r + 2] = _mm512_unpacklo_epi32(a[r + 2], a[r + 3]);
+                t[r + 3] = _mm512_unpackhi_epi32(a[r + 2], a[r + 3]);
+            }
+            for (int r = 0; r < 16; r += 4) {
+                a[r] = _mm512_unpacklo_epi64(t[r], t[r + 2]);
+                a[r + 1] = _mm512_unpackhi_epi64(t[r], t[r + 2]);
+                a[r + 2] = _mm512_unpacklo_epi64(t[r + 1], t[r + 3]);
+                a[r + 3] = _mm512_unpackhi_epi64(t[r + 1], t[r + 3]);
+            }
+            for (int d = 0; d < 4; ++d) {  // a[4i + d], quarter q: rows 4i .. 4i + 3 of pair 4q + d
+                __m512i low = _mm512_shuffle_i32x4(a[d], a[4 + d], 0x88), high = _mm512_shuffle_i32x4(a[d], a[4 + d], 0xdd);
+                __m512i low2 = _mm512_shuffle_i32x4(a[8 + d], a[12 + d], 0x88);
+                __m512i high2 = _mm512_shuffle_i32x4(a[8 + d], a[12 + d], 0xdd);
+                _mm512_store_si512(panel + d * 32, _mm512_shuffle_i32x4(low, low2, 0x88));
+                _mm512_store_si512(panel + (8 + d) * 32, _mm512_shuffle_i32x4(low, low2, 0xdd));
+                _mm512_store_si512(panel + (4 + d) * 32, _mm512_shuffle_i32x4(high, high2, 0x88));
+                _mm512_store_si512(panel + (12 + d) * 32, _mm512_shuffle_i32x4(high, high2, 0xdd));
+            }
+        }
+    }
+}
+#endif
+
 }  // namespace
 
 // y f32[count, rows]; `round` allows the tokens (and the products of int8 codes with their scales) in bf16.
 void dense_product(const Dense& w, const float* x, int64_t count, float* y, int round, int& failed) {
     int64_t columns = w.columns;
 #if defined(__AVX2__)
-    if (count <= kFew) {
+    if (count <= kFew && !w.f32) {
         int64_t padded = (columns + kGroup - 1) / kGroup * kGroup;
         float* tokens = static_cast<float*>(scratch(0, size_t(count * padded) * 4));
         if (!tokens) {
@@ -192,8 +247,8 @@ void dense_product(const Dense& w, const float* x, int64_t count, float* y, int 
     }
 #endif
 #if defined(__AVX512BF16__)
-    if (round) {
-        uint16_t* tokens = static_cast<uint16_t*>(scratch(0, size_t(count * columns) * 2));
+    if (round && !w.f32) {
+        uint16_t* tokens = static_cast<uint16_t*>(scratch(0, size_t((count + 16) * columns) * 2));
         if (!tokens) {
             failed = 1;
             return;
@@ -206,16 +261,26 @@ void dense_product(const Dense& w, const float* x, int64_t count, float* y, int 
                 int64_t m = to - r < kPanel ? to - r : kPanel;
                 const uint16_t* rows = w.bf16 + r * columns;
                 if (!w.bf16) {
-                    float* panel = static_cast<float*>(scratch(4, size_t(m * columns) * 4));
-                    uint16_t* narrow = static_cast<uint16_t*>(scratch(5, size_t(m * columns) * 2));
-                    if (!panel || !narrow) {
+                    uint16_t* panel = static_cast<uint16_t*>(scratch(4, size_t(m * columns) * 2));
+                    if (!panel) {
                         __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);
                         return;
                     }
-                    panel_f32(w, r, m, panel);
-                    to_bf16(panel, narrow, m * columns);
-                    rows = narrow;
+                    panel_bf16(w, r, m, panel);
+                    rows = panel;
                 }
+#if defined(WHIMBREL_HAS_AMX)
+                if (tiles() && columns % 32 == 0) {
+                    uint16_t* panel = static_cast<uint16_t*>(scratch(6, size_t(kPanel * columns) * 2));
+                    if (!panel) {
+                        __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);
+                        return;
+                    }
+                    panel_tiles(rows, m, columns, panel);
+                    amx::product(panel, m, columns, tokens, count, y + r, w.rows);
+                    continue;
+                }
+#endif
                 product_bf16(rows, columns, m, tokens, columns, count, columns, y + r, w.rows);
             }
         });
@@ -226,6 +291,10 @@ void dense_product(const Dense& w, const float* x, int64_t count, float* y, int 
     parallel(w.rows, kPanel, [&](int64_t from, int64_t to) {
         for (int64_t r = from; r < to; r += kPanel) {
             int64_t m = to - r < kPanel ? to - r : kPanel;
+            if (w.f32) {
+                product_f32(w.f32 + r * columns, columns, m, x, columns, count, columns, y + r, w.rows);
+                continue;
+            }
             float* panel = static_cast<float*>(scratch(4, size_t(m * columns) * 4));
             if (!panel) {
                 __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);

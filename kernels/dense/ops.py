@@ -13,6 +13,7 @@ from . import native, vectorised
 from .reference import GROUP
 
 Precision = Literal["auto", "bf16", "f32"]
+_PRECISIONS = get_args(Precision)
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,27 @@ def matmul(x: Array, w: Array, *, precision: Precision = "auto") -> Array:
     Raises:
         KernelError: arrays that do not fit each other, or an unknown precision.
     """
-    if precision not in get_args(Precision):
-        raise KernelError(f"precision is {precision!r}; one of {', '.join(get_args(Precision))} is needed")
-    check_dtype("w", w, "float32", "bfloat16", "uint16")
-    check_shape("w", w, None, None)
+    _check_precision(precision)
+    if w.dtype != np.uint16:
+        check_dtype("w", w, "float32", "bfloat16", "uint16")
+    if w.ndim != 2:
+        check_shape("w", w, None, None)
     x = as_f32("x", x, None, w.shape[1])
-    if w.dtype == np.float32:
-        return x @ w.T
-    bits = bf16_bits("w", w)
     loaded = library()
+    if w.dtype == np.float32:
+        # numpy's threads wait for each other in busy loops, which stalls where others use the processors too.
+        if loaded is None or not x.size or not w.size:
+            return x @ w.T
+        return native.matmul_f32(loaded, x, np.ascontiguousarray(w))
+    bits = bf16_bits("w", w)
     if loaded is None or not x.size or not bits.size:
         return vectorised.matmul_bf16(x, bits)
     return native.matmul_bf16(loaded, x, bits, precision != "f32")
+
+
+def _check_precision(precision: str) -> None:
+    if precision not in _PRECISIONS:
+        raise KernelError(f"precision is {precision!r}; one of {', '.join(_PRECISIONS)} is needed")
 
 
 def quantise_int8(w: Array) -> Int8Weight:
@@ -93,8 +103,7 @@ def matmul_int8(x: Array, w: Int8Weight, *, precision: Precision = "auto") -> Ar
 
     Where activations are rounded to bfloat16, so is code * scale (1e-3, a fifth of what eight bits cost).
     """
-    if precision not in get_args(Precision):
-        raise KernelError(f"precision is {precision!r}; one of {', '.join(get_args(Precision))} is needed")
+    _check_precision(precision)
     x = as_f32("x", x, None, w.shape[1])
     loaded = library()
     if loaded is None or not x.size or not w.codes.size:

@@ -8,6 +8,7 @@ namespace {
 
 using whimbrel::Rows;
 
+constexpr int64_t kAhead = 8;   // rows that are fetched ahead
 constexpr int64_t kBatch = 64;  // query tokens that are packed at once
 
 struct Shape {
@@ -33,17 +34,63 @@ static Shape plan(Shape s) {
     s.lanes = up(s.together * s.heads, 32);
     const int64_t width = s.latent + s.shared;
     s.units = s.tiles ? up(width, 32) / 2 : s.narrow ? up(width, 2) / 2 : width;
-    s.block = s.tiles ? 192 : 96;
+    s.block = 96;
     s.out_stride = up(s.latent, 32) + 16;  // the odd number of lines spreads rows over the sets of a cache
     s.pair_stride = up(s.latent, 32) + 16;
     return s;
 }
 
+#if WHIMBREL_TILES
+// Units [count, lanes] to [lanes, count], 16 x 16 at a time.
+static void turn(const uint32_t* from, int64_t count, int64_t lanes, uint32_t* to) {
+    for (int64_t k = 0; k < count; k += 16)
+        for (int64_t lane = 0; lane < lanes; lane += 16) {
+            __m512i a[16], b[16];
+            for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(from + (k + i) * lanes + lane);
+            for (int i = 0; i < 8; ++i) {
+                b[2 * i] = _mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]);
+                b[2 * i + 1] = _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]);
+            }
+            for (int i = 0; i < 4; ++i)
+                for (int j = 0; j < 2; ++j) {
+                    a[4 * i + 2 * j] = _mm512_unpacklo_epi64(b[4 * i + j], b[4 * i + 2 + j]);
+                    a[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(b[4 * i + j], b[4 * i + 2 + j]);
+                }
+            for (int j = 0; j < 4; ++j) {
+                __m512i low = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88), high = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xdd);
+                __m512i low2 = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0x88);
+                __m512i high2 = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0xdd);
+                b[j] = _mm512_shuffle_i32x4(low, low2, 0x88);
+                b[8 + j] = _mm512_shuffle_i32x4(low, low2, 0xdd);
+                b[4 + j] = _mm512_shuffle_i32x4(high, high2, 0x88);
+                b[12 + j] = _mm512_shuffle_i32x4(high, high2, 0xdd);
+            }
+            for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + (lane + i) * count + k, b[i]);
+        }
+}
+#endif
+
 // Queries times scale * log2(e), heads side by side: [units, lanes].
-static void pack(const Shape& s, const float* q_latent, const float* q_pe, int64_t token, uint32_t* to) {
-    std::memset(to, 0, s.units * s.lanes * 4);
+static bool pack(const Shape& s, const float* q_latent, const float* q_pe, int64_t token, uint32_t* to) {
     const int64_t width = s.latent + s.shared, here = least(s.together, s.tokens - token);
     const float factor = s.scale * 1.44269504f;
+#if WHIMBREL_TILES
+    if (s.tiles) {
+        uint32_t* rows = static_cast<uint32_t*>(whimbrel::scratch(4, (s.lanes * s.units + width) * 4));
+        if (!rows) return false;
+        float* scaled = reinterpret_cast<float*>(rows + s.lanes * s.units);
+        std::memset(rows, 0, s.lanes * s.units * 4);
+        for (int64_t lane = 0; lane < here * s.heads; ++lane) {
+            const int64_t row = token * s.heads + lane;
+            for (int64_t d = 0; d < s.latent; ++d) scaled[d] = factor * q_latent[row * s.latent + d];
+            for (int64_t d = 0; d < s.shared; ++d) scaled[s.latent + d] = factor * q_pe[row * s.shared + d];
+            narrow_bf16(reinterpret_cast<uint16_t*>(rows + lane * s.units), scaled, width);
+        }
+        turn(rows, s.lanes, s.units, to);
+        return true;
+    }
+#endif
+    std::memset(to, 0, s.units * s.lanes * 4);
     for (int64_t lane = 0; lane < here * s.heads; ++lane) {
         const int64_t row = token * s.heads + lane;
         for (int64_t d = 0; d < width; ++d) {
@@ -54,6 +101,7 @@ static void pack(const Shape& s, const float* q_latent, const float* q_pe, int64
                 std::memcpy(to + d * s.lanes + lane, &value, 4);
         }
     }
+    return true;
 }
 
 // Ascending order, 11 bits at a time; `room` holds n.
@@ -78,9 +126,9 @@ static void gather(const Shape& s, const int64_t* positions, int64_t begin, int6
     const int64_t padded = up(n, 32), bytes = s.latents->kind == whimbrel::kFloat32 ? 4 : 2;
     for (int64_t i = 0; i < n; ++i) {
         const int64_t at = positions ? positions[i] : begin + i;
-        if (i + 4 < n) {
-            const int64_t next = positions ? positions[i + 4] : begin + i + 4;
-            prefetch(row_at(*s.latents, next), s.latent * bytes);
+        if (i + kAhead < n) {
+            const int64_t next = positions ? positions[i + kAhead] : begin + i + kAhead;
+            prefetch(row_at(*s.latents, next), s.pe ? s.latent * bytes : s.latents->row_stride);
             if (s.pe) prefetch(row_at(*s.pe, next), s.shared * bytes);
         }
         const char* latent = row_at(*s.latents, at);
@@ -150,36 +198,6 @@ static void pair_weights(const Shape& s, const float* weights, int64_t n, uint32
             __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(a));
             __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(b));
             _mm512_storeu_si512(pairs + i / 2 * s.lanes + lane, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-        }
-}
-#endif
-
-#if WHIMBREL_TILES
-// Pairs [count, lanes] to [lanes, count], 16 x 16 at a time.
-static void turn(const uint32_t* from, int64_t count, int64_t lanes, uint32_t* to) {
-    for (int64_t k = 0; k < count; k += 16)
-        for (int64_t lane = 0; lane < lanes; lane += 16) {
-            __m512i a[16], b[16];
-            for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(from + (k + i) * lanes + lane);
-            for (int i = 0; i < 8; ++i) {
-                b[2 * i] = _mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]);
-                b[2 * i + 1] = _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]);
-            }
-            for (int i = 0; i < 4; ++i)
-                for (int j = 0; j < 2; ++j) {
-                    a[4 * i + 2 * j] = _mm512_unpacklo_epi64(b[4 * i + j], b[4 * i + 2 + j]);
-                    a[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(b[4 * i + j], b[4 * i + 2 + j]);
-                }
-            for (int j = 0; j < 4; ++j) {
-                __m512i low = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88), high = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xdd);
-                __m512i low2 = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0x88);
-                __m512i high2 = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0xdd);
-                b[j] = _mm512_shuffle_i32x4(low, low2, 0x88);
-                b[8 + j] = _mm512_shuffle_i32x4(low, low2, 0xdd);
-                b[4 + j] = _mm512_shuffle_i32x4(high, high2, 0x88);
-                b[12 + j] = _mm512_shuffle_i32x4(high, high2, 0xdd);
-            }
-            for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + (lane + i) * count + k, b[i]);
         }
 }
 #endif
@@ -294,7 +312,8 @@ void attention(const Rows* latents, const Rows* pe, const float* q_latent, const
             return;
         }
         parallel(groups, 1, [&](int64_t from, int64_t to) {
-            for (int64_t g = from; g < to; ++g) pack(s, q_latent, q_pe, base + g * s.together, packed + g * packed_size);
+            for (int64_t g = from; g < to; ++g)
+                if (!pack(s, q_latent, q_pe, base + g * s.together, packed + g * packed_size)) *failed = 1;
         });
         parallel(groups * parts, 1, [&](int64_t from, int64_t to) {
 #if WHIMBREL_TILES

@@ -10,7 +10,8 @@ from ..arrays import Array
 from ..native.library import pointer
 from .rows import Rows
 
-_FLOAT32, _BFLOAT16 = 0, 1
+_KINDS = ("float32", "bfloat16", "key8", "latent8")
+"""In the order of `RowKind` in cache.h."""
 
 
 class _Rows(ctypes.Structure):
@@ -42,7 +43,7 @@ class _Held:
             page_stride=data.strides[0] if paged else 0,
             page_size=rows.page_size,
             length=rows.length,
-            kind=_FLOAT32 if data.dtype == np.float32 else _BFLOAT16,
+            kind=_KINDS.index(rows.kind),
             width=rows.width,
         )
 
@@ -92,7 +93,7 @@ def attention(
     q_latent: Array,
     q_pe: Array,
     latents: Rows,
-    pe: Rows,
+    pe: Rows | None,
     indices: Array | None,
     first_position: int,
     scale: float,
@@ -100,11 +101,11 @@ def attention(
     """Sparse where `indices` (i64 [T, k], contiguous) are given, else dense."""
     tokens, heads, width = q_latent.shape
     out = np.empty((tokens, heads, width), np.float32)
-    held, shared = _Held(latents), _Held(pe)
+    held, shared = _Held(latents), None if pe is None else _Held(pe)
     _done(
         library.whimbrel_attention(
             ctypes.c_void_p(held.address),
-            ctypes.c_void_p(shared.address),
+            None if shared is None else ctypes.c_void_p(shared.address),
             _address(q_latent),
             _address(q_pe),
             None if indices is None else _address(indices),

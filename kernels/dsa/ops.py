@@ -3,7 +3,8 @@
 T query tokens at the consecutive positions first_position..; row s of a cache belongs to position s.
 Cached rows (`keys`, `latents`, `pe`) are float32 or bfloat16 and come as [N, width], or as a page pool
 [pages, page_size, width] with `table` (i32, page of each page_size rows) and, where the last page is not
-full, `length`. Wrong shapes or dtypes raise KernelError.
+full, `length`. Rows of eight bits (uint8, see `packed`) serve as well: keys of D + 4 bytes, latents of 656
+bytes, which hold their `pe` and take none. Wrong shapes or dtypes raise KernelError.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from ..arrays import Array, KernelError, as_f32
 from ..native.library import library
 from . import native, plain
+from .packed import LATENT, SHARED
 from .rows import Rows, rows
 
 
@@ -36,7 +38,7 @@ def indexer_scores(
     q [T, H, D], keys [N, D] or pool, w [T, H] with every constant scale inside. f32 [T, N].
     """
     q, w = as_f32("q", q, None, None, None), as_f32("w", w, None, None)
-    held = rows(keys, table, length, "keys")
+    held = rows(keys, table, length, "keys", "key8")
     if w.shape != q.shape[:2] or held.width != q.shape[2]:
         raise KernelError(f"shapes do not fit: q {q.shape}, keys {keys.shape}, w {w.shape}")
     first_position = _position(first_position)
@@ -59,16 +61,23 @@ def top_k(scores: Array, k: int) -> Array:
 
 
 def _cache(
-    q_latent: Array, q_pe: Array, latents: Array, pe: Array, table: Array | None, length: int | None
-) -> tuple[Array, Array, Rows, Rows]:
+    q_latent: Array, q_pe: Array, latents: Array, pe: Array | None, table: Array | None, length: int | None
+) -> tuple[Array, Array, Rows, Rows | None]:
     q_latent = as_f32("q_latent", q_latent, None, None, None)
     q_pe = as_f32("q_pe", q_pe, *q_latent.shape[:2], None)
-    held, shared = rows(latents, table, length, "latents"), rows(pe, table, length, "pe")
-    same = held.length == shared.length and held.page_size == shared.page_size
-    if not (same and held.width == q_latent.shape[2] and shared.width == q_pe.shape[2]):
+    held = rows(latents, table, length, "latents", "latent8")
+    if (held.kind == "latent8") != (pe is None):
+        raise KernelError("rows of 656 bytes hold their own pe, and no others do")
+    shared = None if pe is None else rows(pe, table, length, "pe")
+    if shared is None:
+        fits = q_latent.shape[2] == LATENT and q_pe.shape[2] == SHARED
+    else:
+        same = held.length == shared.length and held.page_size == shared.page_size
+        fits = same and held.width == q_latent.shape[2] and shared.width == q_pe.shape[2]
+    if not fits:
         raise KernelError(
             f"shapes do not fit: q_latent {q_latent.shape}, q_pe {q_pe.shape}, "
-            f"latents {latents.shape}, pe {pe.shape}"
+            f"latents {latents.shape}, pe {'none' if pe is None else pe.shape}"
         )
     return q_latent, q_pe, held, shared
 
@@ -77,7 +86,7 @@ def sparse_attention(
     q_latent: Array,
     q_pe: Array,
     latents: Array,
-    pe: Array,
+    pe: Array | None,
     indices: Array,
     scale: float,
     *,
@@ -104,7 +113,7 @@ def dense_attention(
     q_latent: Array,
     q_pe: Array,
     latents: Array,
-    pe: Array,
+    pe: Array | None,
     first_position: int,
     scale: float,
     *,

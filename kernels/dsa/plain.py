@@ -40,30 +40,32 @@ def top_k(scores: Array, k: int) -> Array:
     return found
 
 
-def _attend(q: Array, latent: Array, pe: Array, scale: float) -> Array:
-    """q [H, L + P] over rows latent [n, L] and pe [n, P], n > 0."""
-    score = (q @ np.concatenate((latent, pe), axis=1).T) * np.float32(scale)
-    score -= score.max(axis=1, keepdims=True)
-    np.exp(score, out=score)
-    out = score @ latent
-    out /= score.sum(axis=1, keepdims=True)
-    return out
+def _both(latents: Rows, pe: Rows | None, positions: Array) -> Array:
+    """f32 [n, L + P]."""
+    first = latents.gather(positions)
+    return first if pe is None else np.concatenate((first, pe.gather(positions)), axis=1)
 
 
 def sparse_attention(
-    q_latent: Array, q_pe: Array, latents: Rows, pe: Rows, indices: Array, scale: float
+    q_latent: Array, q_pe: Array, latents: Rows, pe: Rows | None, indices: Array, scale: float
 ) -> Array:
-    q = np.concatenate((q_latent, q_pe), axis=2)
+    q = np.concatenate((q_latent, q_pe), axis=2) * np.float32(scale)
     out = np.zeros(q_latent.shape, np.float32)
     for t in range(q.shape[0]):
         chosen = indices[t][indices[t] >= 0]
-        if chosen.size:
-            out[t] = _attend(q[t], latents.gather(chosen), pe.gather(chosen), scale)
+        if not chosen.size:
+            continue
+        both = _both(latents, pe, chosen)
+        score = q[t] @ both.T
+        score -= score.max(axis=1, keepdims=True)
+        np.exp(score, out=score)
+        out[t] = score @ both[:, : q_latent.shape[2]]
+        out[t] /= score.sum(axis=1, keepdims=True)
     return out
 
 
 def dense_attention(
-    q_latent: Array, q_pe: Array, latents: Rows, pe: Rows, first_position: int, scale: float
+    q_latent: Array, q_pe: Array, latents: Rows, pe: Rows | None, first_position: int, scale: float
 ) -> Array:
     """Blocks of keys with a running maximum, so that memory stays small at any length."""
     tokens, heads, width = q_latent.shape
@@ -74,15 +76,15 @@ def dense_attention(
     limit = np.repeat(first_position + np.arange(tokens), heads)[:, None]
     for start in range(0, min(latents.length, first_position + tokens), KEYS_AT_ONCE):
         stop = min(start + KEYS_AT_ONCE, latents.length, first_position + tokens)
-        latent = latents.block(start, stop)
-        score = q @ np.concatenate((latent, pe.block(start, stop)), axis=1).T
+        both = _both(latents, pe, np.arange(start, stop))
+        score = q @ both.T
         if stop - 1 > first_position:
             score[np.arange(start, stop)[None, :] > limit] = -np.inf
         highest = np.maximum(top, score.max(axis=1, keepdims=True))
         # Row 0 is visible to every token, so `highest` is finite from the first block on.
         keep = np.exp(top - highest)
         np.exp(score - highest, out=score)
-        out = out * keep + score @ latent
+        out = out * keep + score @ both[:, :width]
         total = total * keep + score.sum(axis=1, keepdims=True)
         top = highest
     if latents.length:

@@ -2,7 +2,7 @@
 // _each.cpp files. A unit is four bytes: one float32, or two bfloat16 that are multiplied and added together.
 #pragma once
 #include "../native/lanes.h"
-#include "../native/tiles.h"
+#include "matrix_unit.h"
 
 namespace {
 

@@ -2,16 +2,20 @@
 
 Rows are float32, or bfloat16 held as `ml_dtypes.bfloat16` or as its bits in uint16. The last axis must
 be contiguous; rows and pages may lie any distance apart, so that a latent of 512 and its 64 shared key
-channels can be two views of one cache of 576 columns.
+channels can be two views of one cache of 576 columns. Rows of uint8 are the eight-bit layouts of `packed`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from ..arrays import Array, KernelError
+from . import packed
+
+Kind = Literal["float32", "bfloat16", "key8", "latent8"]
 
 
 def is_bfloat16(array: Array) -> bool:
@@ -33,10 +37,13 @@ class Rows:
     data: Array
     table: Array | None
     length: int
+    kind: Kind
 
     @property
     def width(self) -> int:
-        return int(self.data.shape[-1])
+        if self.kind == "latent8":
+            return packed.LATENT + packed.SHARED
+        return int(self.data.shape[-1]) - (packed.SCALE_BYTES if self.kind == "key8" else 0)
 
     @property
     def page_size(self) -> int:
@@ -45,20 +52,36 @@ class Rows:
     def block(self, start: int, stop: int) -> Array:
         """Rows start..stop as float32 [stop - start, width]."""
         if self.table is None:
-            return widen(self.data[start:stop])
+            return self._widen(self.data[start:stop])
         return self.gather(np.arange(start, stop))
 
     def gather(self, positions: Array) -> Array:
         """The rows at `positions` (i64[n], every one inside) as float32 [n, width]."""
         if self.table is None:
-            return widen(self.data[positions])
+            return self._widen(self.data[positions])
         size = self.data.shape[1]
-        return widen(self.data[self.table[positions // size], positions % size])
+        return self._widen(self.data[self.table[positions // size], positions % size])
+
+    def _widen(self, data: Array) -> Array:
+        if self.kind == "key8":
+            return packed.unpack_keys(data)
+        if self.kind == "latent8":
+            return np.concatenate(packed.unpack_latents(data), axis=-1)
+        return widen(data)
 
 
-def rows(data: Array, table: Array | None, length: int | None, name: str) -> Rows:
-    """Checks one set of rows. Raises KernelError for a wrong shape, dtype, table or length."""
-    if data.dtype != np.float32 and not is_bfloat16(data):
+def rows(data: Array, table: Array | None, length: int | None, name: str, eight: Kind | None = None) -> Rows:
+    """Checks one set of rows; `eight` is what uint8 stands for. Raises KernelError for what does not fit."""
+    kind: Kind = "float32"
+    if is_bfloat16(data):
+        kind = "bfloat16"
+    elif eight is not None and data.dtype == np.uint8:
+        kind = eight
+        if data.shape[-1:] < (packed.SCALE_BYTES + 1,) or (
+            kind == "latent8" and data.shape[-1] != packed.LATENT_BYTES
+        ):
+            raise KernelError(f"{name}: these are no rows of eight bits: {data.shape}")
+    elif data.dtype != np.float32:
         raise KernelError(f"{name}: rows are float32 or bfloat16 (or its bits in uint16), not {data.dtype}")
     if data.ndim != (2 if table is None else 3):
         wanted = "[rows, width]" if table is None else "[pages, page_size, width] with a table"
@@ -79,4 +102,4 @@ def rows(data: Array, table: Array | None, length: int | None, name: str) -> Row
         length = held
     if not 0 <= length <= held:
         raise KernelError(f"{name}: {length} rows were asked for, {held} are there")
-    return Rows(data, table, length)
+    return Rows(data, table, length, kind)

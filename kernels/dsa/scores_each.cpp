@@ -1,5 +1,5 @@
 // The indexer's scores: sum over heads of w * max(0, q . k), for a tile of keys against every query token.
-#include "../native/tiles.h"
+#include "matrix_unit.h"
 #include "../native/whimbrel.h"
 #include "read.h"
 

@@ -18,6 +18,7 @@ constexpr int kGroup = 4;
 constexpr int kVectors = W == 16 ? 2 : 1;
 constexpr int64_t kSlice = kVectors * W;  // columns of the state that stay in the first cache
 constexpr int64_t kSegment = 64;          // tokens prepared at once; also the longest way between anchors
+constexpr int64_t kTerms = 32;            // products added up in one go: sums of sums lose less
 constexpr int64_t kAhead = 4;             // tokens whose keys are fetched ahead
 constexpr float kSmallest = 1e-18f;
 
@@ -35,21 +36,30 @@ static inline void store_some(float* to, vf value, int64_t n) {
     for (int64_t i = 0; i < n; ++i) to[i] = part[i];
 }
 
+static inline void fetch(const float* from, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(from + i);
+}
+
 // --- decode --------------------------------------------------------------------------------------------------
 
 template <int V>
 static void decode_columns(float* state, int64_t stride, int64_t keys, const float* decay, const float* k, const float* kd,
                            const float* qd, float qk, float beta, const float* v, float* out) {
     vf from_k[V] = {}, from_q[V] = {};
-    for (int64_t r = 0; r < keys; ++r) {
-        const vf a = all(kd[r]), b = all(qd[r]);
-        const float* row = state + r * stride;
+    for (int64_t start = 0; start < keys; start += kTerms) {
+        vf near_k[V] = {}, near_q[V] = {};
+        for (int64_t r = start; r < least(keys, start + kTerms); ++r) {
+            const vf a = all(kd[r]), b = all(qd[r]);
+            const float* row = state + r * stride;
 #pragma GCC unroll 8
-        for (int i = 0; i < V; ++i) {
-            const vf s = load(row + i * W);
-            from_k[i] += a * s;
-            from_q[i] += b * s;
+            for (int i = 0; i < V; ++i) {
+                const vf s = load(row + i * W);
+                near_k[i] += a * s;
+                near_q[i] += b * s;
+            }
         }
+#pragma GCC unroll 8
+        for (int i = 0; i < V; ++i) from_k[i] += near_k[i], from_q[i] += near_q[i];
     }
     vf u[V];
 #pragma GCC unroll 8
@@ -60,6 +70,7 @@ static void decode_columns(float* state, int64_t stride, int64_t keys, const flo
     for (int64_t r = 0; r < keys; ++r) {
         const vf d = all(decay[r]), a = all(k[r]);
         float* row = state + r * stride;
+        fetch(row + keys * stride, V * W);  // the next head's, while this one comes out of the cache
 #pragma GCC unroll 8
         for (int i = 0; i < V; ++i) store(row + i * W, load(row + i * W) * d + a * u[i]);
     }
@@ -102,10 +113,6 @@ struct Group {
     int tokens;
     bool anchored;
 };
-
-static inline void fetch(const float* from, int64_t n) {
-    for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(from + i);
-}
 
 // Tokens as they lie in memory: of one head, `stride` values apart.
 struct Tokens {
@@ -197,32 +204,39 @@ static void pass(float* state, int64_t keys, const Group<K>& before, vf (&u)[kGr
     for (int j = 0; j < B; ++j)
 #pragma GCC unroll 2
         for (int i = 0; i < kVectors; ++i) update[j][i] = u[j][i];
-    for (int64_t r = 0; r < keys; ++r, state += kSlice) {
-        vf s[kVectors];
+    for (int64_t start = 0; start < keys; start += kTerms) {
+        vf near_a[N][kVectors] = {}, near_b[N][kVectors] = {};
+        for (int64_t r = start; r < least(keys, start + kTerms); ++r, state += kSlice) {
+            vf s[kVectors];
 #pragma GCC unroll 2
-        for (int i = 0; i < kVectors; ++i) s[i] = load(state + i * W);
+            for (int i = 0; i < kVectors; ++i) s[i] = load(state + i * W);
 #pragma GCC unroll 4
-        for (int j = 0; j < B; ++j) {
-            const vf value = all(before.ku[j][r]);
+            for (int j = 0; j < B; ++j) {
+                const vf value = all(before.ku[j][r]);
 #pragma GCC unroll 2
-            for (int i = 0; i < kVectors; ++i) s[i] += value * update[j][i];
-        }
-        if (ANCHOR) {
-            const vf value = all(now.anchor[r]);
+                for (int i = 0; i < kVectors; ++i) s[i] += value * update[j][i];
+            }
+            if (ANCHOR) {
+                const vf value = all(now.anchor[r]);
 #pragma GCC unroll 2
-            for (int i = 0; i < kVectors; ++i) s[i] *= value;
-        }
+                for (int i = 0; i < kVectors; ++i) s[i] *= value;
+            }
 #pragma GCC unroll 2
-        for (int i = 0; i < kVectors; ++i) store(state + i * W, s[i]);
+            for (int i = 0; i < kVectors; ++i) store(state + i * W, s[i]);
 #pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) {
-            const vf left = all(now.kd[j][r]), right = all(now.qd[j][r]);
+            for (int j = 0; j < N; ++j) {
+                const vf left = all(now.kd[j][r]), right = all(now.qd[j][r]);
 #pragma GCC unroll 2
-            for (int i = 0; i < kVectors; ++i) {
-                a[j][i] += left * s[i];
-                b[j][i] += right * s[i];
+                for (int i = 0; i < kVectors; ++i) {
+                    near_a[j][i] += left * s[i];
+                    near_b[j][i] += right * s[i];
+                }
             }
         }
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j)
+#pragma GCC unroll 2
+            for (int i = 0; i < kVectors; ++i) a[j][i] += near_a[j][i], b[j][i] += near_b[j][i];
     }
     // What the tokens of the group do to each other; out = q'S + sum of p u.
 #pragma GCC unroll 2

@@ -50,4 +50,4 @@ def chunked(state: Array, q: Array, k: Array, v: Array, g: Array, beta: Array, c
     inputs = _checked(state, (q, k, v, g, beta), q.shape[:1])
     if (loaded := library()) and state.shape[1] <= native.MOST_KEYS:
         return native.prefill(loaded, state, inputs, int(chunk_size), 4)
-    return plain.chunked(state, *inputs, int(chunk_size))
+    return plain.chunked(state, *inputs, chunk_size=int(chunk_size))

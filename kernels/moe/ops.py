@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,11 +12,23 @@ from .. import dense, mxfp4
 from ..arrays import Array, KernelError, as_f32, check_shape
 from ..mxfp4 import native
 from ..mxfp4.ops import check_weight
-from ..native.library import library
+from ..native.library import library, pointer
 from .activation import Activation, sigmoid
 
 Weight = Array | dense.Int8Weight | tuple[Array, Array]
 """One matrix [R, C]: float32 or bfloat16, eight bits, or MXFP4 as (packed, scales)."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An expert of MXFP4 matrices for the native call."""
+
+    inner: int
+    columns: int
+    addresses: Array
+    """uintp[6]: packed and scales of w1, w2, w3."""
+    parts: list[Array]
+    """What the addresses point at."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +38,24 @@ class Expert:
     w1: Weight
     w2: Weight
     w3: Weight
+
+    @cached_property
+    def packed(self) -> Packed | None:
+        """What a native call needs where all three are MXFP4, None for other kinds; worked out once.
+
+        Raises:
+            KernelError: MXFP4 matrices that do not fit each other.
+        """
+        parts: list[Array] = []
+        for weight in (self.w1, self.w2, self.w3):
+            if not isinstance(weight, tuple):
+                return None
+            check_weight(*weight)
+            parts += [np.ascontiguousarray(part) for part in weight]
+        inner, half = parts[0].shape
+        check_shape("w3", parts[4], inner, half)
+        check_shape("w2", parts[2], half * 2, inner // 2)
+        return Packed(inner, half * 2, np.array([pointer(part) for part in parts], np.uintp), parts)
 
 
 def route(
@@ -105,11 +136,18 @@ def experts(
     loaded = library()
     if loaded is not None and isinstance(activation, Activation) and x.size and in_use.size:
         chosen = [get_expert(int(expert)) for expert in in_use]
-        packed = [_packed(expert, x.shape[1]) for expert in chosen]
-        matrices = [parts for parts in packed if parts is not None]
-        if len(matrices) == len(packed) and len({parts[0].shape[0] for parts in matrices}) == 1:
+        packed = [expert.packed for expert in chosen]
+        matrices = [own for own in packed if own is not None]
+        for own in matrices:
+            if own.columns != x.shape[1]:
+                raise KernelError(
+                    f"experts of {own.columns} columns do not fit tokens of shape {list(x.shape)}"
+                )
+        if len(matrices) == len(packed) and len({own.inner for own in matrices}) == 1:
             places = np.where(ids < 0, -1, np.searchsorted(in_use, ids))
-            return native.experts(loaded, x, places, weights, matrices, activation.numbers(), precision)
+            addresses = np.stack([own.addresses for own in matrices])
+            kind = activation.numbers()
+            return native.experts(loaded, x, places, weights, addresses, matrices[0].inner, kind, precision)
         get_expert = dict(zip(in_use.tolist(), chosen, strict=True)).__getitem__
     y = np.zeros_like(x)
     for expert in in_use:
@@ -122,22 +160,3 @@ def experts(
         check_shape(f"the result of expert {expert}", part, rows.shape[0], x.shape[1])
         np.add.at(y, tokens, part * weights[tokens, places][:, None])
     return y
-
-
-def _packed(expert: Expert, columns: int) -> list[Array] | None:
-    """Packed and scales of w1, w2, w3 where all three are MXFP4 of fitting shapes; None for other kinds.
-
-    Raises:
-        KernelError: MXFP4 matrices that do not fit each other.
-    """
-    parts: list[Array] = []
-    for weight in (expert.w1, expert.w2, expert.w3):
-        if not isinstance(weight, tuple):
-            return None
-        check_weight(*weight)
-        parts += [np.ascontiguousarray(part) for part in weight]
-    inner = parts[0].shape[0]
-    check_shape("w1", parts[0], inner, columns // 2)
-    check_shape("w3", parts[4], inner, columns // 2)
-    check_shape("w2", parts[2], columns, inner // 2)
-    return parts

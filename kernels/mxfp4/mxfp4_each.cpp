@@ -2,6 +2,7 @@
 #include "mxfp4.h"
 
 #include "../native/functions.h"
+#include "../native/tiles.h"
 #if defined(__AVX512BF16__)
 #include "rows_avx512.h"
 #elif defined(__AVX2__)
@@ -14,11 +15,12 @@ namespace whimbrel::WHIMBREL_VARIANT {
 namespace {
 
 constexpr int64_t kPanel = 32;  // rows that are unpacked together
+constexpr int64_t kFewTiles = 12;  // tokens up to which int8 is faster than the tile unit
 
 // What this variant does for `count` tokens of one matrix when at most `wanted` may be rounded.
 int rounding_for(int wanted, int64_t count) {
 #if defined(__AVX512BF16__)
-    if (wanted == kAuto) return count <= 32 ? kInt8 : kBf16;
+    if (wanted == kAuto) return count <= (tiles() ? kFewTiles : 32) ? kInt8 : kBf16;
     return wanted;
 #elif defined(__AVX2__)
     if (wanted == kAuto) return count <= 12 ? kInt8 : kF32;
@@ -44,7 +46,7 @@ bool reserve(Tokens& all, int64_t count, int64_t columns, bool int8, bool bf16, 
         all.offset = all.scale + blocks;
         all.offset_i = reinterpret_cast<int32_t*>(memory + blocks * 40);
     }
-    if (bf16 && !(all.bf16 = static_cast<uint16_t*>(scratch(1, size_t(count * columns) * 2 + 64)))) return false;
+    if (bf16 && !(all.bf16 = static_cast<uint16_t*>(scratch(1, size_t((count + 16) * columns) * 2 + 64)))) return false;
     if (f32 && !(all.f32 = static_cast<float*>(scratch(2, size_t(count * columns) * 4 + 64)))) return false;
     return true;
 }
@@ -121,6 +123,13 @@ bool rows(const Mxfp4& w, const Tokens& x, int64_t r0, int64_t r1, float* y, int
         int64_t m = r1 - r < kPanel ? r1 - r : kPanel;
 #if defined(__AVX512BF16__)
         if (x.rounding == kBf16) {
+#if defined(WHIMBREL_HAS_AMX)
+            if (tiles()) {
+                panel_tiles(w, r, m, static_cast<uint16_t*>(panel));
+                amx::product(static_cast<uint16_t*>(panel), m, w.columns, x.bf16, x.count, y + r, ldy);
+                continue;
+            }
+#endif
             panel_bf16(w, r, m, static_cast<uint16_t*>(panel));
             product_bf16(static_cast<uint16_t*>(panel), w.columns, m, x.bf16, w.columns, x.count, w.columns, y + r, ldy);
             continue;

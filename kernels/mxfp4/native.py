@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
 from ..arrays import Array
-from ..native.library import aligned, pointer
+from ..native.library import pointer
 
-ROUNDINGS = ("auto", "int8", "bf16", "f32")
+ROUNDINGS = {"auto": 0, "int8": 1, "bf16": 2, "f32": 3}
 _I64, _P, _I32, _F32 = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_float
 
 
@@ -26,7 +25,7 @@ def _functions(library: ctypes.CDLL) -> ctypes.CDLL:
 
 def matmul(library: ctypes.CDLL, x: Array, packed: Array, scales: Array, precision: str) -> Array:
     """f32[T, C] -> f32[T, R]."""
-    out = aligned(x.shape[0], packed.shape[0])
+    out = np.empty((x.shape[0], packed.shape[0]), np.float32)
     failed = _functions(library).whimbrel_mxfp4_product(
         pointer(packed),
         pointer(scales),
@@ -35,7 +34,7 @@ def matmul(library: ctypes.CDLL, x: Array, packed: Array, scales: Array, precisi
         pointer(x),
         x.shape[0],
         pointer(out),
-        ROUNDINGS.index(precision),
+        ROUNDINGS[precision],
     )
     if failed:
         raise MemoryError(f"no memory for the product of {x.shape[0]} tokens")
@@ -47,7 +46,8 @@ def experts(
     x: Array,
     ids: Array,
     weights: Array,
-    matrices: Sequence[Sequence[Array]],
+    addresses: Array,
+    inner: int,
     activation: tuple[int, float, float],
     precision: str,
 ) -> Array:
@@ -55,9 +55,10 @@ def experts(
 
     Args:
         x: f32[T, C].
-        ids: [T, k], each the index of an expert in `matrices`, negative for none.
+        ids: [T, k], each the index of an expert in `addresses`, negative for none.
         weights: f32[T, k].
-        matrices: for each expert packed and scales of w1, then w2, then w3.
+        addresses: uintp[E, 6], for each expert packed and scales of w1, then w2, then w3.
+        inner: rows of w1.
         activation: 0 SwiGLU or 1 SiTU, beta, linear beta (0: none).
 
     Returns:
@@ -67,28 +68,27 @@ def experts(
     flat = ids.reshape(-1)
     order = np.argsort(flat, kind="stable")
     order = order[np.count_nonzero(flat < 0) :]
-    first = np.zeros(len(matrices) + 1, np.int64)
-    np.cumsum(np.bincount(flat[order], minlength=len(matrices)), out=first[1:])
+    first = np.zeros(len(addresses) + 1, np.int64)
+    np.cumsum(np.bincount(flat[order], minlength=len(addresses)), out=first[1:])
     token = np.ascontiguousarray(order // chosen, dtype=np.int32)
     slot = np.full(tokens * chosen, -1, np.int32)
     slot[order] = np.arange(order.size, dtype=np.int32)
-    addresses = np.array([[pointer(part) for part in expert] for expert in matrices], np.uintp)
-    out = aligned(tokens, x.shape[1])
+    out = np.empty_like(x)
     failed = _functions(library).whimbrel_mxfp4_experts(
         pointer(x),
         pointer(out),
         tokens,
         x.shape[1],
-        matrices[0][0].shape[0],
+        inner,
         chosen,
-        len(matrices),
+        len(addresses),
         pointer(first),
         pointer(token),
         pointer(slot),
         pointer(weights),
         pointer(addresses),
         *activation,
-        ROUNDINGS.index(precision),
+        ROUNDINGS[precision],
     )
     if failed:
         raise MemoryError(f"no memory for {order.size} rows of experts")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -55,8 +55,8 @@ def matmul(x: Array, packed: Array, scales: Array, *, precision: Precision = "au
     Raises:
         KernelError: arrays that do not fit each other, or an unknown precision.
     """
-    if precision not in get_args(Precision):
-        raise KernelError(f"precision is {precision!r}; one of {', '.join(get_args(Precision))} is needed")
+    if precision not in native.ROUNDINGS:
+        raise KernelError(f"precision is {precision!r}; one of {', '.join(native.ROUNDINGS)} is needed")
     check_weight(packed, scales)
     x = as_f32("x", x, None, packed.shape[1] * 2)
     loaded = library()
@@ -68,6 +68,10 @@ def matmul(x: Array, packed: Array, scales: Array, *, precision: Precision = "au
 
 def check_weight(packed: Array, scales: Array) -> None:
     """Raises KernelError unless the two arrays form one MXFP4 matrix."""
+    if packed.dtype == np.uint8 and scales.dtype == np.uint8 and packed.ndim == 2:
+        blocks, rest = divmod(packed.shape[1], BLOCK // 2)
+        if not rest and scales.shape == (packed.shape[0], blocks):
+            return
     check_dtype("packed", packed, "uint8")
     check_dtype("scales", scales, "uint8")
     check_shape("packed", packed, None, None)

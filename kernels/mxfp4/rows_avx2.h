@@ -58,8 +58,7 @@ static inline float row_int8(const uint8_t* w, const uint8_t* s, int64_t columns
             from = tail_w;
             bytes = tail_s;
         }
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3072), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3136), _MM_HINT_T0);
+        ahead<128>(from);
         __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes));
         __m256 factors = _mm256_mul_ps(e8m0(_mm256_cvtepu8_epi32(eight)), _mm256_loadu_ps(scale + b));
         correction = _mm256_fmadd_ps(factors, _mm256_loadu_ps(offset + b), correction);

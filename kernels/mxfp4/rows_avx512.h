@@ -72,10 +72,7 @@ static inline float row_int8(const uint8_t* w, const uint8_t* s, int64_t columns
         correction = _mm512_fmadd_ps(factors, _mm512_load_ps(offset + b), correction);
         const uint8_t* from = w + b * 16;
         const int8_t* even = codes + b * 32;
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3072), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3136), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3200), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(from + 3264), _MM_HINT_T0);
+        ahead<256>(from);
         __m512i lanes = spread;
         sum0 = quarter(_mm512_loadu_si512(from), even, factors, lanes, sum0);
         lanes = _mm512_add_epi32(lanes, step);
@@ -234,6 +231,48 @@ static inline void panel_bf16(const Mxfp4& w, int64_t r0, int64_t rows, uint16_t
             __m512i exponent = _mm512_set1_epi16(int16_t((int(s[b]) - 127) * 128));
             v = _mm512_mask_add_epi16(v, _mm512_test_epi16_mask(v, digits), v, exponent);
             _mm512_store_si512(panel, v);
+        }
+    }
+}
+
+// The layout of tiles.h: stripes of sixteen rows; rows beyond the last repeat it.
+static inline void panel_tiles(const Mxfp4& w, int64_t r0, int64_t rows, uint16_t* panel) {
+    static const uint16_t values[16] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
+                                        0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
+    __m256i once = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
+    const __m512i table = _mm512_broadcast_i64x4(once);  // twice: the fifth bit of an index is anything
+    const __m512i digits = _mm512_set1_epi16(0x7fff), bias = _mm512_set1_epi32(127);
+    int64_t blocks = w.columns / 32, half = w.columns / 2;
+    for (int64_t first = 0; first < rows; first += 16) {
+        int here = int(rows - first < 16 ? rows - first : 16);
+        const uint8_t* row[16];
+        for (int r = 0; r < 16; ++r) row[r] = w.packed + (r0 + first + (r < here ? r : here - 1)) * half;
+        const uint8_t* next = row[0] + 32 * half;
+        for (int64_t group = 0; group < blocks; group += 16) {
+            int many = int(blocks - group < 16 ? blocks - group : 16);
+            __m128i bytes[16];
+            gather_scales(w.scales + (r0 + first) * blocks, blocks, here, group, many, bytes);
+            for (int k = 0; k < many; ++k, next += 256) {
+                for (int line = 0; line < 256; line += 64)
+                    _mm_prefetch(reinterpret_cast<const char*>(next + line), _MM_HINT_T1);
+                __m512i exponent = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_cvtepu8_epi32(bytes[k]), bias), 7);
+                exponent = _mm512_mask_blend_epi16(0xaaaaaaaa, exponent, _mm512_slli_epi32(exponent, 16));
+                __m512i v[4];
+                gather_block(row, (group + k) * 16, v);
+                auto pair = [&](__m512i low, __m512i high) {
+                    __m512i index = _mm512_mask_blend_epi16(0xaaaaaaaa, low, high);
+                    __m512i value = _mm512_permutexvar_epi16(index, table);
+                    value = _mm512_mask_add_epi16(value, _mm512_test_epi16_mask(value, digits), value, exponent);
+                    _mm512_store_si512(panel, value);
+                    panel += 32;
+                };
+                for (int j = 0; j < 4; ++j) {
+                    pair(v[j], _mm512_slli_epi32(v[j], 12));
+                    pair(_mm512_srli_epi32(v[j], 8), _mm512_slli_epi32(v[j], 4));
+                    pair(_mm512_srli_epi32(v[j], 16), _mm512_srli_epi32(v[j], 4));
+                    pair(_mm512_srli_epi32(v[j], 24), _mm512_srli_epi32(v[j], 12));
+                }
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
     "-ffp-contract=fast", "-pthread", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function",
+    "-Wno-maybe-uninitialized",  # of the compiler's own headers
 )  # fmt: skip
 VARIANTS: dict[str, tuple[str, ...]] = {
     "portable": (),
@@ -33,7 +34,13 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq",
         "-mavx512vnni", "-mavx512bf16", "-mprefer-vector-width=512",
     ),
+    "amx": (
+        "-mavx2", "-mfma", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512bf16",
+        "-mamx-tile", "-mamx-bf16",
+    ),
 }  # fmt: skip
+TILES = "amx"
+"""Not a variant of every kernel: files of its own (name_amx.cpp), which the kernels of avx512 call."""
 
 
 class BuildError(RuntimeError):
@@ -85,10 +92,13 @@ def build(target: Path, root: Path = ROOT, jobs: int | None = None) -> str:
         for path in sources(root):
             if path.suffix != ".cpp":
                 continue
-            each = path.stem.endswith("_each")
-            for name, flags in variants.items() if each else [("", ())]:
+            kind = path.stem.rpartition("_")[2]
+            wanted = [name for name in variants if name != TILES] if kind == "each" else [kind]
+            for name in wanted:
+                if kind in VARIANTS and name not in variants:
+                    continue
                 target_object = str(Path(folder, f"{len(objects)}.o"))
-                own = [*flags, f"-DWHIMBREL_VARIANT={name}"] if each else []
+                own = [*variants[name], f"-DWHIMBREL_VARIANT={name}"] if name in variants else []
                 commands.append([*cxx, *FLAGS, *defines, *own, "-c", str(path), "-o", target_object])
                 objects.append(target_object)
         # The large ones first, so that no thread is left alone with one at the end.
@@ -112,7 +122,8 @@ def ensure(say: Callable[[str], None] = print) -> Path:
     import fcntl
 
     target = HERE / LIBRARY
-    with (HERE / ".build.lock").open("w") as lock:
+    name = hashlib.sha256(str(HERE).encode()).hexdigest()[:16]
+    with Path(tempfile.gettempdir(), f"whimbrel-kernels-{os.getuid()}-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists() or fingerprint().encode() not in target.read_bytes():
             say(f"kernels: built {target} ({build(target)})")

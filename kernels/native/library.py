@@ -1,6 +1,6 @@
 """The kernels' shared library: found, checked, loaded with ctypes; or the reason why numpy serves instead.
 
-`WHIMBREL_KERNELS` names a variant (portable, avx2, avx512) or `numpy`; `WHIMBREL_THREADS` the number of
+`WHIMBREL_KERNELS` names a variant (portable, avx2, avx512, amx) or `numpy`; `WHIMBREL_THREADS` the number of
 threads.
 """
 
@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from ..arrays import Array, KernelError
 from . import build
 
-VARIANTS = ("portable", "avx2", "avx512")
+VARIANTS = ("portable", "avx2", "avx512", "amx")
 REBUILD = "python -m whimbrel.kernels.native.build"
 
 _numpy_forced = False
@@ -30,7 +28,7 @@ class Status:
     """What `doctor` says."""
 
     variant: str
-    """portable, avx2, avx512, or numpy."""
+    """portable, avx2, avx512, amx (avx512 with the tile unit), or numpy."""
     threads: int
     """0 with numpy: its own threads are not ours to count."""
     reason: str
@@ -102,14 +100,6 @@ def pointer(array: Array) -> int:
     """The address of a C-contiguous array's first element, for a `c_void_p` parameter."""
     assert array.flags.c_contiguous
     return array.ctypes.data
-
-
-def aligned(*shape: int, dtype: str = "float32") -> Array:
-    """An empty array on a 64-byte border (a kernel's stores then never straddle two lines)."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    room = np.empty(size + 64, np.uint8)
-    offset = -room.ctypes.data % 64
-    return room[offset : offset + size].view(dtype).reshape(shape)
 
 
 def _choose(loaded: ctypes.CDLL, variant: str) -> None:

@@ -1,12 +1,39 @@
 // Which variant of the kernels runs: what was compiled, what the processor has, what was asked for.
-#include "whimbrel.h"
+#include "tiles.h"
 
 #include <atomic>
+#if defined(__linux__) && defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace whimbrel {
 namespace {
 
-std::atomic<int> chosen{-1};
+std::atomic<int> chosen{-1};  // 3 is avx512 with tiles
+
+// The system keeps the tile registers of those that asked for them only.
+bool tiles_granted() {
+#if defined(__linux__) && defined(__x86_64__) && defined(WHIMBREL_HAS_AMX)
+    static const bool granted = [] {
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+        constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
+        if ((d & kBf16) == 0 || (d & kTile) == 0) return false;
+        if (!__get_cpuid(1, &a, &b, &c, &d) || (c & 1u << 27) == 0) return false;  // xgetbv is there
+        unsigned low, high;
+        __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+        constexpr unsigned kState = 3u << 17;
+        if ((low & kState) != kState) return false;
+        constexpr long kRequest = 0x1023, kTileData = 18;
+        return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+    }();
+    return granted;
+#else
+    return false;
+#endif
+}
 
 bool usable(int wanted) {
     if (wanted == 0) return true;
@@ -17,8 +44,8 @@ bool usable(int wanted) {
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
 #endif
 #if defined(WHIMBREL_HAS_AVX512)
-    if (wanted == 2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+    if (wanted == 2 || wanted == 3)
+        return (wanted == 2 || tiles_granted()) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
                __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
@@ -29,21 +56,28 @@ bool usable(int wanted) {
 
 }  // namespace
 
-Variant variant() {
-    int now = chosen.load(std::memory_order_relaxed);
-    if (now < 0) {
-        now = usable(2) ? 2 : usable(1) ? 1 : 0;
-        chosen.store(now, std::memory_order_relaxed);
+static int now() {
+    int value = chosen.load(std::memory_order_relaxed);
+    if (value < 0) {
+        value = usable(3) ? 3 : usable(2) ? 2 : usable(1) ? 1 : 0;
+        chosen.store(value, std::memory_order_relaxed);
     }
-    return static_cast<Variant>(now);
+    return value;
 }
+
+Variant variant() {
+    int value = now();
+    return static_cast<Variant>(value < 2 ? value : 2);
+}
+
+bool tiles() { return now() == 3; }
 
 }  // namespace whimbrel
 
 // A hash of the sources that this library was built from.
 WHIMBREL_EXPORT const char* whimbrel_sources() { return WHIMBREL_SOURCES; }
 
-WHIMBREL_EXPORT int whimbrel_variant() { return static_cast<int>(whimbrel::variant()); }
+WHIMBREL_EXPORT int whimbrel_variant() { return whimbrel::now(); }
 
 WHIMBREL_EXPORT int whimbrel_usable(int wanted) { return whimbrel::usable(wanted); }
 

@@ -3,7 +3,8 @@
 // Files. Every .cpp below kernels/ is compiled into one library, libwhimbrel.so:
 //   name.cpp       once, for the plain processor: the exported C functions, checks of nothing (Python checks);
 //   name_each.cpp  once for each variant (portable, avx2, avx512) with that variant's flags, and with
-//                  WHIMBREL_VARIANT defined as the variant's name.
+//                  WHIMBREL_VARIANT defined as the variant's name;
+//   name_amx.cpp   once with the flags of avx512 and of the tile unit (tiles.h).
 // A pair looks like this:
 //
 //   // op_each.cpp

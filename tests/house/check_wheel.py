@@ -78,13 +78,13 @@ def main() -> int:
         extras = (
             "app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools",
             "kernels.arrays", "kernels.dense", "kernels.dense.ops", "kernels.dense.reference", "kernels.dense.vectorised",
-            "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.plain", "kernels.dsa.reference",
+            "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.packed", "kernels.dsa.plain", "kernels.dsa.reference",
             "kernels.dsa.rows",
             "kernels.kda", "kernels.kda.native", "kernels.kda.ops", "kernels.kda.plain", "kernels.kda.reference",
             "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
             "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
             "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
-            "kernels.mxfp4.native", "kernels.dense.native", "kernels.native.library",
+            "kernels.mxfp4.native", "kernels.mxfp4.triton", "kernels.dense.native", "kernels.native.library",
         )  # fmt: skip
         numeric = ("whimbrel.kernels.", "whimbrel.engine.kimi.")  # whole packages that stand on numpy
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs

@@ -20,8 +20,9 @@ def _error(value: np.ndarray, exact: np.ndarray) -> float:
 @pytest.mark.parametrize("precision", ["auto", "bf16", "f32"])
 def test_products_with_bf16_weights_of_any_shape(variant: str, precision: dense.Precision):
     rng = np.random.default_rng(1)
-    for seed, tokens in enumerate([1, 2, 3, 4, 5, 6, 7, 11, 40]):
+    for seed, tokens in enumerate([1, 2, 3, 4, 5, 6, 7, 11, 40, 6, 33]):
         rows, columns = int(rng.integers(1, 90)), int(rng.integers(1, 700))
+        columns = columns if seed < 9 else columns // 32 * 32 + 32
         w = _normal(seed, rows, columns).astype(ml_dtypes.bfloat16)
         x = _normal(seed + 50, tokens, columns)
         exact = reference.matmul(x, w)
@@ -35,8 +36,9 @@ def test_products_with_bf16_weights_of_any_shape(variant: str, precision: dense.
 @pytest.mark.parametrize("precision", ["auto", "f32"])
 def test_products_with_eight_bit_weights_of_any_shape(variant: str, precision: dense.Precision):
     rng = np.random.default_rng(2)
-    for seed, tokens in enumerate([1, 2, 3, 4, 5, 9, 33]):
+    for seed, tokens in enumerate([1, 2, 3, 4, 5, 9, 33, 50]):
         rows, columns = int(rng.integers(1, 90)), int(rng.integers(1, 700))
+        columns = columns if seed < 7 else 224
         plain = _normal(seed, rows, columns)
         w = dense.quantise_int8(plain)
         x = _normal(seed + 50, tokens, columns)
@@ -47,8 +49,10 @@ def test_products_with_eight_bit_weights_of_any_shape(variant: str, precision: d
 
 
 def test_float32_weights_are_never_rounded(variant: str):
-    x, w = _normal(3, 5, 100), _normal(4, 7, 100)
-    assert _error(dense.matmul(x, w), reference.matmul(x, w)) < 1e-6
+    for tokens, rows, columns in ((1, 7, 100), (2, 33, 64), (5, 40, 3), (6, 65, 1700), (29, 70, 2500)):
+        x, w = _normal(3, tokens, columns), _normal(4, rows, columns)
+        assert _error(dense.matmul(x, w), reference.matmul(x, w)) < 1e-6
+        assert _error(dense.matmul(x, np.asfortranarray(w)), reference.matmul(x, w)) < 1e-6
 
 
 def test_a_weight_that_is_not_a_number_spoils_its_own_row(variant: str):

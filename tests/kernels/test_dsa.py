@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -11,22 +10,8 @@ import pytest
 from whimbrel.kernels import dsa
 from whimbrel.kernels.arrays import Array
 from whimbrel.kernels.dsa import reference
-from whimbrel.kernels.native import library
 
-KINDS_OF_KERNEL = [*library.usable(), *(["avx512 without tiles"] if "avx512" in library.usable() else [])]
-
-
-@pytest.fixture(autouse=True, params=KINDS_OF_KERNEL)
-def _variant(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test runs with every variant that this machine has."""
-    name, _, without = request.param.partition(" ")
-    loaded = library.library()
-    with library.using(name):
-        if without and loaded:
-            loaded.whimbrel_set_tiles(0)
-        yield
-        if without and loaded:
-            loaded.whimbrel_set_tiles(-1)
+pytestmark = pytest.mark.usefixtures("variant")
 
 
 def _random(*shape: int, seed: int = 0) -> Array:
@@ -208,6 +193,58 @@ def test_bits_in_uint16_are_bfloat16_rows():
     np.testing.assert_array_equal(
         dsa.indexer_scores(q, keys, w, 18), dsa.indexer_scores(q, keys.view(np.uint16), w, 18)
     )
+
+
+def test_eight_bit_keys_score_as_their_values_do():
+    q, w = _random(2, 32, 128), _random(2, 32, seed=1)
+    packed = dsa.pack_keys(_random(333, 128, seed=2) * 7)
+    assert packed.shape == (333, 132)
+    held = dsa.unpack_keys(packed)
+    assert _error(held, _random(333, 128, seed=2) * 7) < 0.03
+    rounded = q.astype(ml_dtypes.bfloat16).astype(np.float32)
+    wanted = [reference.indexer_scores(each, held, w, 340) for each in (q, rounded)]
+    pool, table = _pages(packed)
+    for got in (
+        dsa.indexer_scores(q, packed, w, 340),
+        dsa.indexer_scores(q, pool, w, 340, table=table, length=333),
+    ):
+        assert min(_error(got, each) for each in wanted) < 1e-6
+
+
+def test_eight_bit_latents_are_attended_as_their_values_are():
+    q_latent, q_pe, latents, shared = _attention_case(3, 96, 512, 64, 150, np.float32)
+    packed = dsa.pack_latents(latents * 0.01, shared)
+    assert packed.shape == (150, 656)
+    held = dsa.unpack_latents(packed)
+    assert _error(held[0], latents * 0.01) < 0.03 and _error(held[1], shared) < 2e-3
+    indices = np.argsort(_random(3, 150, seed=9), axis=1)[:, :70]
+    sparse = reference.sparse_attention(q_latent, q_pe, *held, indices, 0.1)
+    dense = reference.dense_attention(q_latent, q_pe, *held, 147, 0.1)
+    pool, table = _pages(packed)
+    assert _error(dsa.sparse_attention(q_latent, q_pe, packed, None, indices, 0.1), sparse) < 8e-3
+    got = dsa.sparse_attention(q_latent, q_pe, pool, None, indices, 0.1, table=table, length=150)
+    assert _error(got, sparse) < 8e-3
+    assert _error(dsa.dense_attention(q_latent, q_pe, packed, None, 147, 0.1), dense) < 8e-3
+    with pytest.raises(ValueError, match="hold their own pe"):
+        dsa.dense_attention(q_latent, q_pe, packed, shared, 147, 0.1)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e-3, 447.9, 448.0, 449.0, 3e30])
+def test_rows_of_any_size_fit_into_eight_bits(size: float):
+    values = np.linspace(-1, 1, 128, dtype=np.float32)[None] * np.float32(size)
+    held = dsa.unpack_keys(dsa.pack_keys(values))
+    assert np.isfinite(held).all()
+    np.testing.assert_allclose(held, values, rtol=0.0626, atol=size * 2**-15 + 1e-33)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        dsa.pack_keys(np.full((1, 128), np.nan, np.float32))
+
+
+def _pages(packed: Array) -> tuple[Array, Array]:
+    pool = np.zeros((9, 64, packed.shape[1]), np.uint8)
+    table = np.array([7, 1, 4, 0, 8, 2], np.int32)[: -(-len(packed) // 64)]
+    for row, values in enumerate(packed):
+        pool[table[row // 64], row % 64] = values
+    return pool, table
 
 
 def _zeros(*shape: int, dtype: Any = np.float32) -> Array:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from whimbrel.kernels import kda
 from whimbrel.kernels.kda import reference
-from whimbrel.kernels.native import library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@pytest.fixture(autouse=True, params=library.usable())
-def _variant(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test runs with every variant that this machine has."""
-    with library.using(request.param):
-        yield
+pytestmark = pytest.mark.usefixtures("variant")
 
 
 def _case(tokens: int, heads: int, keys: int, values: int, gate: str, seed: int = 0) -> tuple[Array, ...]:
