@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo local test test-fast test-vllm lint types imports wheel bench bench-repair bench-projects bench-scale docs clean
+.PHONY: help demo local native test test-fast test-vllm lint types imports wheel bench bench-repair bench-projects bench-scale docs clean
 
 help:
 	@echo "make demo    repair the example project and show the evidence"
 	@echo "make test    run the test suite"
 	@echo "make local   optional: the tiny language model that ranks repairs (needs cmake, ninja, g++; minutes, once)"
+	@echo "make native  build the kernels of the native engine again after a change of their C++ (needs a C++ compiler)"
 	@echo "make lint    ruff and import contracts;  make types  pyright"
 	@echo "make bench   benchmarks;  make docs  regenerate generated pages;  make clean"
 	@echo "make bench-repair   repair by search on tests/repair_corpus (ARGS='--sample 20', '--locked', ...)"
@@ -38,6 +39,9 @@ demo: $(VENV)/.core
 
 local: $(VENV)/.core
 	@$(BIN)/python -m whimbrel.app.repair.language.install
+
+native: $(VENV)/.core
+	@$(BIN)/python -m whimbrel.kernels.native.build
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)

@@ -26,6 +26,7 @@ _COMPILERS = (
 _EXTRA_COSTS = {
     "local": "candidate repairs are ranked without a language model's opinion",
     "native": "no native engine",
+    "gpu": "no Triton kernels",
     "mcp": "no MCP servers",
     "otel": "no telemetry export",
     "keyring": "keys come from the environment only, not the system's key ring",

@@ -122,7 +122,8 @@ def ensure(say: Callable[[str], None] = print) -> Path:
     import fcntl
 
     target = HERE / LIBRARY
-    with (HERE / ".build.lock").open("w") as lock:
+    name = hashlib.sha256(str(HERE).encode()).hexdigest()[:16]
+    with Path(tempfile.gettempdir(), f"whimbrel-kernels-{os.getuid()}-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists() or fingerprint().encode() not in target.read_bytes():
             say(f"kernels: built {target} ({build(target)})")

@@ -84,7 +84,7 @@ def main() -> int:
             "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
             "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
             "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
-            "kernels.mxfp4.native", "kernels.dense.native", "kernels.native.library",
+            "kernels.mxfp4.native", "kernels.mxfp4.triton", "kernels.dense.native", "kernels.native.library",
         )  # fmt: skip
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(

@@ -1,7 +1,7 @@
-"""Run by test_triton.py in processes of their own: Triton decides at import whether it interprets or compiles.
+"""Run by test_triton_attention.py in processes of their own: Triton decides at import whether it interprets or compiles.
 
-    python triton_cases.py interpret   the kernels on numpy arrays, in Triton's interpreter
-    python triton_cases.py compile     ahead of time, for three architectures
+    python triton_attention.py interpret   the kernels on numpy arrays, in Triton's interpreter
+    python triton_attention.py compile     ahead of time, for three architectures
 
 The first needs TRITON_INTERPRET=1 in the environment. Prints one JSON object.
 """
@@ -15,51 +15,11 @@ from typing import Any
 import numpy as np
 import triton
 import triton.language as tl
+from host_tensor import HostTensor
 from whimbrel.kernels.dsa import reference as dsa_reference
 from whimbrel.kernels.dsa import triton as dsa
 from whimbrel.kernels.kda import reference as kda_reference
 from whimbrel.kernels.kda import triton as kda
-
-
-class _Storage:
-    def __init__(self, address: int) -> None:
-        self._address = address
-
-    def data_ptr(self) -> int:
-        return self._address
-
-    def cpu(self) -> _Storage:
-        return self
-
-    def copy_(self, other: _Storage) -> None:
-        assert other.data_ptr() == self._address
-
-
-class Tensor:
-    """As much of a tensor as the interpreter asks for, over a numpy array."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.array, self.dtype, self.shape = array, str(array.dtype), array.shape
-
-    def data_ptr(self) -> int:
-        return self.array.ctypes.data
-
-    def untyped_storage(self) -> _Storage:
-        return _Storage(self.data_ptr())
-
-    def new_empty(self, *_: Any, **__: Any) -> Tensor:
-        return Tensor(self.array)
-
-    def set_(self, *_: Any) -> None: ...
-
-    def storage_offset(self) -> int:
-        return 0
-
-    def size(self) -> tuple[int, ...]:
-        return self.shape
-
-    def stride(self) -> tuple[int, ...]:
-        return tuple(step // self.array.itemsize for step in self.array.strides)
 
 
 def _error(got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> float:
@@ -88,7 +48,7 @@ def interpret() -> dict[str, float]:
     pool, table = _pages(keys, 16)
     out = np.zeros((tokens, count), np.float32)
     dsa.indexer_scores(
-        *map(Tensor, (q, pool, w, table, out)), tokens=tokens, count=count, first_position=140, heads=heads,
+        *map(HostTensor, (q, pool, w, table, out)), tokens=tokens, count=count, first_position=140, heads=heads,
         width=width, row_stride=width, page_stride=16 * width, page_size=16, dot=tl.float32,
     )  # fmt: skip
     wanted = dsa_reference.indexer_scores(q, keys, w, 140)
@@ -109,11 +69,11 @@ def interpret() -> dict[str, float]:
         "latent_stride": 48, "latent_page_stride": 16 * 48, "pe_stride": 48, "pe_page_stride": 16 * 48,
         "page_size": 16, "dot": tl.float32,
     }  # fmt: skip
-    queries = (q_latent, q_pe, pool, pool[:, :, latent:], table)
+    queries = (q_latent, q_pe, pool, pool.reshape(-1)[latent:], table)
     for name, some, number in (("sparse", indices, chosen), ("dense", None, count)):
         out = np.full((tokens, heads, latent), np.nan, np.float32)
-        given = None if some is None else Tensor(some)
-        dsa.attention(*map(Tensor, queries), given, Tensor(out), rows=number, **shape)
+        given = None if some is None else HostTensor(some)
+        dsa.attention(*map(HostTensor, queries), given, HostTensor(out), rows=number, **shape)
         exact = (
             dsa_reference.dense_attention(q_latent, q_pe, rows[:, :latent], rows[:, latent:], 120, 0.3)
             if some is None
@@ -137,7 +97,7 @@ def interpret() -> dict[str, float]:
             state, out = start.copy(), np.zeros((tokens, heads, size), np.float32)
             exactly = {"precision": "ieee"} if name == "chunked" else {}
             run(
-                *map(Tensor, (state, *inputs, out)),
+                *map(HostTensor, (state, *inputs, out)),
                 tokens=tokens,
                 heads=heads,
                 keys=size,
