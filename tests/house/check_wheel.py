@@ -93,7 +93,9 @@ def main() -> int:
             for name in names
             if name.endswith(".py") and not any(part in name for part in inner)
         )
-        modules = [module for module in modules if not module.endswith(extras) and not module.startswith(numeric)]
+        modules = [
+            module for module in modules if not module.endswith(extras) and not module.startswith(numeric)
+        ]
         subprocess.run(
             [work / "env/bin/python", "-c", "import importlib, sys; [importlib.import_module(m) for m in sys.argv[1:]]", *modules],
             check=True, cwd=folder, env={**os.environ, "PYTHONPATH": ""},

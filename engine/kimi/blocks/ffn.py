@@ -121,16 +121,8 @@ class MoeLayer:
         ids, weights = self.route(x)
         chosen, counts = np.unique(ids, return_counts=True)
         self.used[chosen] += counts
-        self.source.announce(self.layer, chosen.tolist())
         z = x if self.latent_down is None else self.latent_down(x)
-        at_once = self.source.at_once or chosen.size
-        if chosen.size <= at_once:
-            y = self._experts(z, ids, weights)
-        else:
-            y = np.zeros_like(z)
-            for start in range(0, chosen.size, at_once):
-                part = np.isin(ids, chosen[start : start + at_once])
-                y += self._experts(z, np.where(part, ids, -1), weights)
+        y = self._experts(z, ids, weights)
         if self.latent_norm is not None:
             y = rms_norm(y, self.latent_norm, self.eps)
         if self.latent_up is not None:
@@ -138,6 +130,19 @@ class MoeLayer:
         return y if self.shared is None else y + self.shared(x)
 
     def _experts(self, z: Array, ids: Array, weights: Array) -> Array:
+        """The weighted sum of the chosen experts (a negative id is none), as many at once as may be held."""
+        chosen = np.unique(ids[ids >= 0])
+        self.source.announce(self.layer, chosen.tolist())
+        at_once = self.source.at_once or chosen.size
+        if chosen.size <= at_once:
+            return self._at_once(z, ids, weights)
+        y = np.zeros_like(z)
+        for start in range(0, chosen.size, at_once):
+            part = np.isin(ids, chosen[start : start + at_once])
+            y += self._at_once(z, np.where(part, ids, -1), weights)
+        return y
+
+    def _at_once(self, z: Array, ids: Array, weights: Array) -> Array:
         return moe.experts(
             z,
             ids,
