@@ -224,7 +224,7 @@ void panel_tiles(const uint16_t* w, int64_t rows, int64_t columns, uint16_t* pan
 void dense_product(const Dense& w, const float* x, int64_t count, float* y, int round, int& failed) {
     int64_t columns = w.columns;
 #if defined(__AVX2__)
-    if (count <= kFew) {
+    if (count <= kFew && !w.f32) {
         int64_t padded = (columns + kGroup - 1) / kGroup * kGroup;
         float* tokens = static_cast<float*>(scratch(0, size_t(count * padded) * 4));
         if (!tokens) {
@@ -247,7 +247,7 @@ void dense_product(const Dense& w, const float* x, int64_t count, float* y, int 
     }
 #endif
 #if defined(__AVX512BF16__)
-    if (round) {
+    if (round && !w.f32) {
         uint16_t* tokens = static_cast<uint16_t*>(scratch(0, size_t((count + 16) * columns) * 2));
         if (!tokens) {
             failed = 1;
@@ -291,6 +291,10 @@ void dense_product(const Dense& w, const float* x, int64_t count, float* y, int 
     parallel(w.rows, kPanel, [&](int64_t from, int64_t to) {
         for (int64_t r = from; r < to; r += kPanel) {
             int64_t m = to - r < kPanel ? to - r : kPanel;
+            if (w.f32) {
+                product_f32(w.f32 + r * columns, columns, m, x, columns, count, columns, y + r, w.rows);
+                continue;
+            }
             float* panel = static_cast<float*>(scratch(4, size_t(m * columns) * 4));
             if (!panel) {
                 __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);

@@ -15,11 +15,19 @@ _I64, _P, _I32 = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
 
 @cache
 def _functions(library: ctypes.CDLL) -> ctypes.CDLL:
+    library.whimbrel_f32_product.argtypes = [_P, _I64, _I64, _P, _I64, _P]
     library.whimbrel_bf16_product.argtypes = [_P, _I64, _I64, _P, _I64, _P, _I32]
     library.whimbrel_int8_product.argtypes = [_P, _P, _I64, _I64, _P, _I64, _P, _I32]
     conv = library.whimbrel_short_conv
     conv.argtypes, conv.restype = [_P] * 5 + [_I64] * 2, None
     return library
+
+
+def matmul_f32(library: ctypes.CDLL, x: Array, w: Array) -> Array:
+    """f32[T, C], f32[R, C] -> f32[T, R]."""
+    out = np.empty((x.shape[0], w.shape[0]), np.float32)
+    _functions(library).whimbrel_f32_product(pointer(w), *w.shape, pointer(x), x.shape[0], pointer(out))
+    return out
 
 
 def matmul_bf16(library: ctypes.CDLL, x: Array, bits: Array, rounded: bool) -> Array:

@@ -67,10 +67,13 @@ def matmul(x: Array, w: Array, *, precision: Precision = "auto") -> Array:
     if w.ndim != 2:
         check_shape("w", w, None, None)
     x = as_f32("x", x, None, w.shape[1])
-    if w.dtype == np.float32:
-        return x @ w.T
-    bits = bf16_bits("w", w)
     loaded = library()
+    if w.dtype == np.float32:
+        # numpy's threads wait for each other in busy loops, which stalls where others use the processors too.
+        if loaded is None or not x.size or not w.size:
+            return x @ w.T
+        return native.matmul_f32(loaded, x, np.ascontiguousarray(w))
+    bits = bf16_bits("w", w)
     if loaded is None or not x.size or not bits.size:
         return vectorised.matmul_bf16(x, bits)
     return native.matmul_bf16(loaded, x, bits, precision != "f32")

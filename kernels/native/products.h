@@ -105,7 +105,7 @@ static constexpr int kTileRows = 2;  // sixteen registers only
 // One tile; rows and tokens beyond `rows` and `tokens` repeat the last one and are not stored.
 template <int N>
 static inline void tile_f32(const float* a, int64_t lda, int rows, const float* x, int64_t ldx, int tokens,
-                            int64_t columns, float* y, int64_t ldy) {
+                            int64_t columns, float* y, int64_t ldy, bool add) {
     constexpr int M = kTileRows;
     const float* w[M];
     const float* u[N];
@@ -133,29 +133,39 @@ static inline void tile_f32(const float* a, int64_t lda, int rows, const float* 
     }
     for (int j = 0; j < N; ++j)
         for (int i = 0; i < M; ++i)
-            if (j < tokens && i < rows) y[j * ldy + i] = lanes_sum(sum[i][j]);
+            if (j < tokens && i < rows) y[j * ldy + i] = lanes_sum(sum[i][j]) + (add ? y[j * ldy + i] : 0.f);
 }
+
+// Columns that are multiplied before the next tile: those of a tile of tokens stay in the first-level cache
+// while the rows pass. Sums of the pieces are added in y.
+static constexpr int64_t kChunkBytes = 4096;
+
+static inline int64_t chunk(int64_t left, int64_t most) { return left < most + most / 2 ? left : most; }
 
 // y[t * ldy + r] for r in [0, rows), t in [0, tokens); float32 throughout.
 static inline void product_f32(const float* a, int64_t lda, int64_t rows, const float* x, int64_t ldx, int64_t tokens,
                         int64_t columns, float* y, int64_t ldy) {
     constexpr int M = kTileRows;
-    for (int64_t t = 0; t < tokens;) {
-        int64_t left = tokens - t;
-        int n = left >= 6 ? 6 : left == 5 ? 6 : left >= 3 ? 4 : int(left);
-        int real = int(left < n ? left : n);
-        for (int64_t r = 0; r < rows; r += M) {
-            int m = int(rows - r < M ? rows - r : M);
-            const float *ar = a + r * lda, *xt = x + t * ldx;
-            float* out = y + t * ldy + r;
-            switch (n) {
-                case 1: tile_f32<1>(ar, lda, m, xt, ldx, real, columns, out, ldy); break;
-                case 2: tile_f32<2>(ar, lda, m, xt, ldx, real, columns, out, ldy); break;
-                case 4: tile_f32<4>(ar, lda, m, xt, ldx, real, columns, out, ldy); break;
-                default: tile_f32<6>(ar, lda, m, xt, ldx, real, columns, out, ldy);
+    int64_t most = tokens > 6 ? kChunkBytes / 4 : columns;
+    for (int64_t c = 0, n; c < columns; c += n) {
+        n = chunk(columns - c, most);
+        for (int64_t t = 0; t < tokens;) {
+            int64_t left = tokens - t;
+            int wide = left >= 5 ? 6 : left >= 3 ? 4 : int(left);
+            int real = int(left < wide ? left : wide);
+            for (int64_t r = 0; r < rows; r += M) {
+                int m = int(rows - r < M ? rows - r : M);
+                const float *ar = a + r * lda + c, *xt = x + t * ldx + c;
+                float* out = y + t * ldy + r;
+                switch (wide) {
+                    case 1: tile_f32<1>(ar, lda, m, xt, ldx, real, n, out, ldy, c > 0); break;
+                    case 2: tile_f32<2>(ar, lda, m, xt, ldx, real, n, out, ldy, c > 0); break;
+                    case 4: tile_f32<4>(ar, lda, m, xt, ldx, real, n, out, ldy, c > 0); break;
+                    default: tile_f32<6>(ar, lda, m, xt, ldx, real, n, out, ldy, c > 0);
+                }
             }
+            t += real;
         }
-        t += real;
     }
 }
 
@@ -200,13 +210,13 @@ static inline void product_bf16(const uint16_t* a, int64_t lda, int64_t rows, co
                          int64_t tokens, int64_t columns, float* y, int64_t ldy) {
     for (int64_t t = 0; t < tokens;) {
         int64_t left = tokens - t;
-        int n = left >= 6 ? 6 : left == 5 ? 6 : left >= 3 ? 4 : int(left);
-        int real = int(left < n ? left : n);
+        int wide = left >= 5 ? 6 : left >= 3 ? 4 : int(left);
+        int real = int(left < wide ? left : wide);
         for (int64_t r = 0; r < rows; r += 4) {
             int m = int(rows - r < 4 ? rows - r : 4);
             const uint16_t *ar = a + r * lda, *xt = x + t * ldx;
             float* out = y + t * ldy + r;
-            switch (n) {
+            switch (wide) {
                 case 1: tile_bf16<1>(ar, lda, m, xt, ldx, real, columns, out, ldy); break;
                 case 2: tile_bf16<2>(ar, lda, m, xt, ldx, real, columns, out, ldy); break;
                 case 4: tile_bf16<4>(ar, lda, m, xt, ldx, real, columns, out, ldy); break;

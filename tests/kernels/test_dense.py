@@ -49,8 +49,10 @@ def test_products_with_eight_bit_weights_of_any_shape(variant: str, precision: d
 
 
 def test_float32_weights_are_never_rounded(variant: str):
-    x, w = _normal(3, 5, 100), _normal(4, 7, 100)
-    assert _error(dense.matmul(x, w), reference.matmul(x, w)) < 1e-6
+    for tokens, rows, columns in ((1, 7, 100), (2, 33, 64), (5, 40, 3), (6, 65, 1700), (29, 70, 2500)):
+        x, w = _normal(3, tokens, columns), _normal(4, rows, columns)
+        assert _error(dense.matmul(x, w), reference.matmul(x, w)) < 1e-6
+        assert _error(dense.matmul(x, np.asfortranarray(w)), reference.matmul(x, w)) < 1e-6
 
 
 def test_a_weight_that_is_not_a_number_spoils_its_own_row(variant: str):

@@ -41,9 +41,15 @@ class PlainModel:
     switches: dict[str, Any] = field(default_factory=dict)
     out: dict[str, Array] = field(default_factory=dict)
     chosen: dict[int, list[Array]] = field(default_factory=dict)
+    read: dict[str, Array] = field(default_factory=dict)
     shared: Array = field(default_factory=lambda: np.zeros(0))
 
     def w(self, name: str) -> Array:
+        if name not in self.read:
+            self.read[name] = self.widened(name)
+        return self.read[name]
+
+    def widened(self, name: str) -> Array:
         if name + ".weight_packed" in self.tensors:
             return unpacked(self.tensors[name + ".weight_packed"], self.tensors[name + ".weight_scale"])
         return self.tensors.get(name + ".weight", self.tensors.get(name)).astype(np.float64)

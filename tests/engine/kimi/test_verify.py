@@ -69,7 +69,7 @@ def test_golden_checkpoints_are_reproduced_with_margin(name: str, options: tuple
     code, report = verify(GOLDEN / name, *options)
     assert code == 0 and report["ok"]
     worst = {n["name"]: n["absolute"] for n in report["numbers"]}
-    assert worst["logits"] < 5e-4 and worst["decode_logits"] < 5e-4
+    assert worst["logits"] < 1e-3 and worst["decode_logits"] < 1e-3
     assert all(s["ok"] for s in report["selections"])
 
 
