@@ -81,7 +81,7 @@ def main() -> int:
             "kernels.dsa", "kernels.dsa.native", "kernels.dsa.ops", "kernels.dsa.packed", "kernels.dsa.plain", "kernels.dsa.reference",
             "kernels.dsa.rows", "kernels.dsa.triton",
             "kernels.kda", "kernels.kda.native", "kernels.kda.ops", "kernels.kda.plain", "kernels.kda.reference", "kernels.kda.triton",
-            "kernels.mix", "kernels.mix.ops", "kernels.mix.reference",
+            "kernels.mix", "kernels.mix.native", "kernels.mix.ops", "kernels.mix.plain", "kernels.mix.reference",
             "kernels.moe", "kernels.moe.activation", "kernels.moe.ops", "kernels.moe.reference",
             "kernels.mxfp4", "kernels.mxfp4.ops", "kernels.mxfp4.reference", "kernels.mxfp4.vectorised",
             "kernels.mxfp4.native", "kernels.mxfp4.triton", "kernels.dense.native", "kernels.native.library",
