@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import Array, KernelError
+from ..native.library import library
+from . import native, plain
 
 
 def attn_res_mix(candidates: Array, query: Array, eps: float) -> Array:
@@ -17,22 +19,18 @@ def attn_res_mix(candidates: Array, query: Array, eps: float) -> Array:
         raise KernelError(
             f"expected candidates [n, T, D] and query [D], got {candidates.shape}, {query.shape}"
         )
-    c = np.asarray(candidates, np.float32)
-    square = np.einsum("ntd,ntd->nt", c, c) / np.float32(c.shape[2])
-    score = np.matmul(c, np.asarray(query, np.float32)) / np.sqrt(square + np.float32(eps))
-    score -= score.max(axis=0)
-    np.exp(score, out=score)
-    score /= score.sum(axis=0)
-    out = c[0] * score[0][:, None]
-    for weight, candidate in zip(score[1:], c[1:], strict=True):
-        out += candidate * weight[:, None]
-    return out
+    candidates = np.ascontiguousarray(candidates, np.float32)
+    query = np.ascontiguousarray(query, np.float32)
+    if loaded := library():
+        return native.attn_res_mix(loaded, candidates, query, eps)
+    return plain.attn_res_mix(candidates, query, eps)
 
 
 def rms_norm(x: Array, w: Array, eps: float) -> Array:
     """w * x / sqrt(mean(x^2) + eps) over the last axis: x f32 [..., D], w f32 [D]. f32 like x."""
     if not x.ndim or w.shape != x.shape[-1:]:
         raise KernelError(f"expected x [..., D] and w [D], got {x.shape}, {w.shape}")
-    x = np.asarray(x, np.float32)
-    square = np.einsum("...d,...d->...", x, x) / np.float32(x.shape[-1])
-    return x / np.sqrt(square + np.float32(eps))[..., None] * w
+    x, w = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(w, np.float32)
+    if loaded := library():
+        return native.rms_norm(loaded, x, w, eps)
+    return plain.rms_norm(x, w, eps)

@@ -7,6 +7,8 @@ import pytest
 from whimbrel.kernels import mix
 from whimbrel.kernels.mix import reference
 
+pytestmark = pytest.mark.usefixtures("variant")
+
 
 @pytest.mark.parametrize(("n", "tokens", "width"), [(1, 1, 8), (9, 3, 7168), (4, 70, 33), (2, 0, 5)])
 def test_the_mix_follows_the_definition(n: int, tokens: int, width: int):
