@@ -1,0 +1,1 @@
+"""The terminal interface: it shows the event stream and answers permission questions."""
