@@ -18,38 +18,41 @@ Token = tuple[int, int, str]
 """First and end character, and one of keyword, string, comment, number, name."""
 
 _C_WORDS = (
-    "auto break case catch char class const continue default delete do double else enum export extends extern"
-    " final finally float for func fn go if impl implements import in inline int interface let long match mod"
-    " mut namespace new override package private protected pub public return short signed sizeof static struct"
-    " super switch template this throw trait try type typedef typeof union unsigned use using var virtual void"
-    " volatile while yield async await function null nil true false undefined self bool string range defer chan"
-    " map select where instanceof abstract"
+    "auto break case catch char class const continue default delete do double else enum export"
+    " extends extern final finally float for func fn go if impl implements import in inline int"
+    " interface let long match mod mut namespace new override package private protected pub public"
+    " return short signed sizeof static struct super switch template this throw trait try type typedef"
+    " typeof union unsigned use using var virtual void volatile while yield async await function null"
+    " nil true false undefined self bool string range defer chan map select where instanceof abstract"
 )
 _WORDS = {
     "python": (
-        "and as assert async await break class continue def del elif else except finally for from global if"
-        " import in is lambda match case nonlocal not or pass raise return try while with yield None True False"
-        " self cls"
+        "and as assert async await break class continue def del elif else except finally for from"
+        " global if import in is lambda match case nonlocal not or pass raise return try while with"
+        " yield None True False self cls"
     ),
     "ruby": (
-        "alias and begin break case class def defined do else elsif end ensure false for if in module next nil"
-        " not or redo rescue retry return self super then true undef unless until when while yield require"
+        "alias and begin break case class def defined do else elsif end ensure false for if in module"
+        " next nil not or redo rescue retry return self super then true undef unless until when while"
+        " yield require"
     ),
     "shell": (
-        "if then elif else fi for while until do done case esac function in return export local set unset cd"
-        " echo exit source true false"
+        "if then elif else fi for while until do done case esac function in return export local set"
+        " unset cd echo exit source true false"
     ),
     "data": "true false null yes no on off",
     "sql": (
-        "select from where insert into update delete create table drop alter join left right inner outer on and"
-        " or not null as order by group having limit values set primary key references distinct union"
+        "select from where insert into update delete create table drop alter join left right inner"
+        " outer on and or not null as order by group having limit values set primary key references"
+        " distinct union"
     ),
 }
 _FAMILIES = {
     "python": "py python python3 pyi pytest pycon gyp bzl starlark",
     "c": (
-        "c h cc cpp cxx hpp c++ cs csharp java js javascript jsx mjs cjs ts typescript tsx go golang rs rust"
-        " swift kt kotlin scala php dart zig css scss less proto glsl cu cuda json5 jsonc groovy gradle"
+        "c h cc cpp cxx hpp c++ cs csharp java js javascript jsx mjs cjs ts typescript tsx go golang"
+        " rs rust swift kt kotlin scala php dart zig css scss less proto glsl cu cuda json5 jsonc"
+        " groovy gradle"
     ),
     "ruby": "rb ruby gemfile rake",
     "shell": "sh bash zsh shell console make makefile dockerfile mk fish",

@@ -146,7 +146,8 @@ class MarkdownSource:
         opener, _, body = rest.partition("\n")
         block = CodeBlock(token.info.strip(), joined=self._joined)
         self._fence = (block, token.markup, len(opener) - len(opener.lstrip(" ")))
-        self._tail, self.open = body, [block]
+        self._tail = body
+        self.open = [block]
 
     def _seal(self, tokens: list[Token], rest: str) -> None:
         self.sealed.append(self._block(tokens))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
+from textual.content import Content
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.timer import Timer
@@ -13,6 +15,10 @@ from .markdown_source import Block, CodeBlock, MarkdownSource
 from .strips_widget import StripsWidget, strip_of
 
 __all__ = ["StreamingMarkdown"]
+
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+TEXT_STYLES = (*_HEADINGS, "strong", "em", "s", "code", "link", "quote", "rule", "bullet")
+CODE_STYLES = ("block", "keyword", "string", "comment", "number", "name")
 
 
 class StreamingMarkdown(StripsWidget):
@@ -24,31 +30,7 @@ class StreamingMarkdown(StripsWidget):
     """
 
     COLOURS = "markdown--"
-    COMPONENT_CLASSES = frozenset(
-        "markdown--" + name
-        for name in [
-            "h1",
-            "h2",
-            "h3",
-            "h4",
-            "h5",
-            "h6",
-            "strong",
-            "em",
-            "s",
-            "code",
-            "link",
-            "quote",
-            "rule",
-            "bullet",
-            "block",
-            "keyword",
-            "string",
-            "comment",
-            "number",
-            "name",
-        ]
-    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"markdown--{name}" for name in (*TEXT_STYLES, *CODE_STYLES)}
     DEFAULT_CSS = """
     StreamingMarkdown {
         height: auto; width: 1fr; color: $foreground;
@@ -211,9 +193,6 @@ class StreamingMarkdown(StripsWidget):
         elif block.partial:
             self._strips += [self._code_strip(line) for line in lines.preview(block.partial, room)]
 
-    def _code_strip(self, line: object) -> Strip:
-        from textual.content import Content
-
-        assert isinstance(line, Content)
+    def _code_strip(self, line: Content) -> Strip:
         padded = Content(" ") + line.pad_right(max(0, self._width - 1 - line.cell_length))
         return strip_of(padded, self.palette, "block")
