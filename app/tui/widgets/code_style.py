@@ -8,6 +8,7 @@ what it shows.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -101,6 +102,25 @@ def language_of(name: str) -> Language | None:
         if each in _BY_NAME:
             return _language(_BY_NAME[each])
     return None
+
+
+def opened_before(lines: Sequence[str], language: Language) -> str:
+    """What a piece out of the middle of a file seems to begin in: the opener of a string or comment, or ""."""
+    for opener, closer, _ in language.openers:
+        for line in lines:
+            if opener not in line and closer not in line:
+                continue
+            if opener != closer:
+                closing = line.find(closer)
+                if closing >= 0 and not 0 <= line.find(opener) < closing:
+                    return opener
+            elif len(opener) > 1 and line.rstrip().endswith(opener) and line.count(opener) == 1:
+                # A line that ends with the quotes most often ends the string, unless it is opened bare.
+                alone = line.strip() == opener
+                if not alone or sum(each.count(opener) for each in lines) % 2:
+                    return opener
+            break
+    return ""
 
 
 def spans_of(line: str, language: Language, inside: str = "") -> tuple[list[Token], str]:
