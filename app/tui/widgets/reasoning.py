@@ -90,6 +90,19 @@ class Reasoning(Expandable):
         self._width = 0
         self.changed()
 
+    def renew(self) -> Callable[[], Reasoning] | None:
+        """What makes this widget again; None while it grows."""
+        if self._took is None:
+            return None
+        text, took, expanded, classes = self.text, self._took, self.expanded, " ".join(self.classes)
+
+        def make() -> Reasoning:
+            made = Reasoning(text, classes=classes)
+            made._took, made.expanded = took, expanded
+            return made
+
+        return make
+
     def _show(self) -> None:
         self._waiting = None
         self.changed()

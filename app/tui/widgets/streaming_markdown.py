@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.content import Content
@@ -127,6 +127,13 @@ class StreamingMarkdown(StripsWidget):
         self.forget_strips()
         if self.is_mounted:
             self.refresh(layout=True)
+
+    def renew(self) -> Callable[[], StreamingMarkdown] | None:
+        """What makes this widget again; None while it grows."""
+        if not self.finished:
+            return None
+        text, classes = self.source, " ".join(self.classes)
+        return lambda: StreamingMarkdown(text, classes=classes)
 
     def _take(self, text: str) -> None:
         self._text.append(text)

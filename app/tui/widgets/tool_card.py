@@ -109,6 +109,20 @@ class ToolCard(Expandable):
         self.set_class(event.is_error, "-failed")
         self.changed()
 
+    def renew(self) -> Callable[[], ToolCard] | None:
+        """What makes this widget again; None while the tool runs."""
+        started, finished, opened = self.started, self.finished, (self.expanded, self.shows_all)
+        if finished is None:
+            return None
+
+        def make() -> ToolCard:
+            made = ToolCard(started)
+            made.expanded, made.shows_all = opened
+            made.finish(finished)
+            return made
+
+        return make
+
     def _tick(self) -> None:
         self.changed()
 
