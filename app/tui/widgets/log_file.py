@@ -14,8 +14,9 @@ EVERY = 64
 LONGEST = 8000
 """Bytes of a line that are read; the rest is counted."""
 STEP = 1 << 20
-"""Bytes indexed in one go: a few milliseconds."""
-OVERLAP = 4096
+"""Bytes searched in one go."""
+INDEXED_AT_ONCE = 1 << 18
+"""About a millisecond: the interpreter is held no longer."""
 
 
 class LogFile:
@@ -67,7 +68,7 @@ class LogFile:
 
     def index_more(self) -> bool:
         """Indexes one step; False when everything there is has been indexed."""
-        data = os.pread(self._file.fileno(), STEP, self._indexed)
+        data = os.pread(self._file.fileno(), INDEXED_AT_ONCE, self._indexed)
         if not data:
             if self.size < self._indexed:
                 # Cut short or begun anew by its writer.

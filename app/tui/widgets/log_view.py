@@ -92,9 +92,8 @@ class LogView(ScrollView, can_focus=True):
     @property
     def memory(self) -> int:
         """Bytes held for the log: its index and what was read last."""
-        return self._log.index_size + sum(
-            len(line) for page in self._pages.keys() for line in self._pages[page]
-        )
+        pages = [self._pages[page] for page in list(self._pages.keys())]
+        return self._log.index_size + sum(len(line) for page in pages for line in page)
 
     # ------------------------------------------------------------ what comes in
 
@@ -146,7 +145,7 @@ class LogView(ScrollView, can_focus=True):
         self._forget_page(max(0, self.virtual_size.height - 1) // PAGE)
         self.virtual_size = Size(self._widest, lines)
         if at_end and not self.is_vertical_scrollbar_grabbed:
-            self.scroll_to(y=max(0, lines - self.size.height), animate=False, immediate=True)
+            self.scroll_to(y=max(0, lines - self.size.height), animate=False, force=True)
         self.refresh()
         self.post_message(self.Indexed(self, lines, self._log.indexed_bytes))
 
