@@ -60,6 +60,9 @@ class DiffView(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     DiffView {
         color: $foreground; background: $background; height: 1fr;
+        scrollbar-size: 1 1; scrollbar-color: $foreground 25%; scrollbar-background: $background;
+        scrollbar-color-hover: $accent; scrollbar-color-active: $accent;
+        scrollbar-background-hover: $background;
     }
     """
 
@@ -131,7 +134,7 @@ class DiffView(ScrollView, can_focus=True):
         return self._split
 
     def _lay_out(self) -> None:
-        width = self.size.width
+        width = self.scrollable_content_region.width
         split = self.wanted_layout == "split" or (self.wanted_layout == "auto" and width >= SPLIT_FROM)
         if split != self._split or not self.rows:
             self._split = split
@@ -150,7 +153,7 @@ class DiffView(ScrollView, can_focus=True):
             self.set_timer(0.001, self._more_rows)
 
     def _set_size(self) -> None:
-        width = self.size.width
+        width = self.scrollable_content_region.width
         self.virtual_size = Size(width + max(0, self._widest - self._code_width(width)), len(self.rows))
 
     def _code_width(self, width: int) -> int:
@@ -171,7 +174,7 @@ class DiffView(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         x, top = self.scroll_offset
-        width = self.size.width
+        width = self.scrollable_content_region.width
         return self._strip(top + y, x, width).apply_offsets(0, top + y)
 
     def _strip(self, y: int, x: int, width: int) -> Strip:
@@ -317,7 +320,7 @@ class DiffView(ScrollView, can_focus=True):
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         first = selection.start.y if selection.start else 0
         last = selection.end.y + 1 if selection.end else len(self.rows)
-        width = self.size.width
+        width = self.scrollable_content_region.width
         texts = [self._strip(y, 0, width).text.rstrip() for y in range(first, min(last, len(self.rows)))]
         moved = Selection(
             selection.start - (0, first) if selection.start else None,

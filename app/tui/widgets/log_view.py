@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterable, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -43,7 +44,13 @@ class LogView(ScrollView, can_focus=True):
         ("G", "scroll_end", "End"),
     ]
     COLOURS: ClassVar[Mapping[str, str]] = {"match": "reverse", "number": "$foreground 38%"}
-    DEFAULT_CSS = "LogView { height: 1fr; color: $foreground; background: $background; }"
+    DEFAULT_CSS = """
+    LogView { height: 1fr; color: $foreground; background: $background;
+        scrollbar-size: 1 1; scrollbar-color: $foreground 25%; scrollbar-background: $background;
+        scrollbar-color-hover: $accent; scrollbar-color-active: $accent;
+        scrollbar-background-hover: $background;
+    }
+    """
 
     class Indexed(Message):
         """More of the log is known: lines and bytes."""
@@ -129,8 +136,11 @@ class LogView(ScrollView, can_focus=True):
             self._indexing = asyncio.create_task(self._index_all())
 
     async def _index_all(self) -> None:
+        told = time.monotonic()
         while await asyncio.to_thread(self._log.index_more):
-            self._grown()
+            if time.monotonic() - told > 1 / self.RATE:
+                self._grown()
+                told = time.monotonic()
         self._grown()
 
     def _grown(self) -> None:
@@ -141,11 +151,13 @@ class LogView(ScrollView, can_focus=True):
             self.refresh()
             return
         height = self.virtual_size.height
-        at_end = self.scroll_offset.y >= height - self.size.height if height else self._sticks
+        at_end = (
+            self.scroll_offset.y >= height - self.scrollable_content_region.height if height else self._sticks
+        )
         self._forget_page(max(0, self.virtual_size.height - 1) // PAGE)
         self.virtual_size = Size(self._widest, lines)
         if at_end and not self.is_vertical_scrollbar_grabbed:
-            self.scroll_to(y=max(0, lines - self.size.height), animate=False, force=True)
+            self.scroll_to(y=max(0, lines - self.scrollable_content_region.height), animate=False, force=True)
         self.refresh()
         self.post_message(self.Indexed(self, lines, self._log.indexed_bytes))
 
@@ -170,7 +182,7 @@ class LogView(ScrollView, can_focus=True):
         if found is None:
             return False
         self._at = found
-        self.scroll_to(y=max(0, found - self.size.height // 3), animate=False)
+        self.scroll_to(y=max(0, found - self.scrollable_content_region.height // 3), animate=False)
         return True
 
     async def action_again(self, step: int) -> None:
@@ -211,7 +223,7 @@ class LogView(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         x, top = self.scroll_offset
-        y, width = top + y, self.size.width
+        y, width = top + y, self.scrollable_content_region.width
         if y >= self.virtual_size.height:
             return Strip.blank(width, self.rich_style)
         strip = self._strips.get((y, x, width))

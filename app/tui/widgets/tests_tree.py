@@ -93,7 +93,13 @@ class TestTree(ScrollView, can_focus=True):
         "file": "bold",
         "cursor": "on $accent 30%",
     }
-    DEFAULT_CSS = "TestTree { height: 1fr; color: $foreground; background: $background; }"
+    DEFAULT_CSS = """
+    TestTree { height: 1fr; color: $foreground; background: $background; overflow-x: hidden;
+        scrollbar-size: 1 1; scrollbar-color: $foreground 25%; scrollbar-background: $background;
+        scrollbar-color-hover: $accent; scrollbar-color-active: $accent;
+        scrollbar-background-hover: $background;
+    }
+    """
 
     class Chosen(Message):
         """A test was picked."""
@@ -168,12 +174,12 @@ class TestTree(ScrollView, can_focus=True):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self._rows))
+        self.virtual_size = Size(0, len(self._rows))
         self.refresh()
 
     def action_move(self, step: int) -> None:
         self._cursor = max(0, min(len(self._rows) - 1, self._cursor + step))
-        top, height = self.scroll_offset.y, self.size.height
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
         if not top <= self._cursor < top + height:
             self.scroll_to(y=self._cursor - (0 if step < 0 else height - 1), animate=False)
         self.refresh()
@@ -213,7 +219,7 @@ class TestTree(ScrollView, can_focus=True):
         self._palette = None
 
     def render_line(self, y: int) -> Strip:
-        y, width = y + self.scroll_offset.y, self.size.width
+        y, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         if y >= len(self._rows):
             return Strip.blank(width, self.rich_style)
         self.lines_drawn += 1
