@@ -86,7 +86,7 @@ async def test_scrolling_anywhere_finds_it_there_in_order_and_as_it_was_left() -
             assert f"output of {turn * 10 + 3}" in text, "the opened card is still open"
             assert shown is not None
         assert [entry.text for entry in view.entries() if entry.turn] == [
-            f"turn {turn}." for turn in range(40)
+            f"turn {turn}." for turn in range(20)
         ]
         assert view.virtual_size.height == 20 * 17
 
