@@ -6,7 +6,7 @@ when there are many, and come back from the session.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from textual.app import ComposeResult
@@ -198,6 +198,20 @@ class Conversation(VerticalScroll):
             self.scroll_end(animate=False)
             self.anchor()
 
+    def texts(self) -> Iterator[tuple[Widget, str]]:
+        """Every widget that holds words, with them; newest first."""
+        for child in reversed(self.children):
+            text = text_of(child)
+            if text:
+                yield child, text
+
+    def show_place(self, widget: Widget) -> None:
+        """Scrolls to a widget and marks it for a moment."""
+        self.release_anchor()
+        self.scroll_to_widget(widget, top=True, animate=False)
+        widget.add_class("found")
+        self.set_timer(2.0, lambda: widget.remove_class("found"))
+
     def clear(self) -> None:
         """Nothing is shown; the session is as it was."""
         self._text = self._reasoning = None
@@ -232,4 +246,10 @@ class Conversation(VerticalScroll):
             self.mount(Earlier(), before=0)
 
 
-Make = Callable[[], Widget]
+def text_of(widget: Widget) -> str:
+    """The words a widget of the conversation shows."""
+    if isinstance(widget, UserMessage):
+        return widget.said
+    if isinstance(widget, Note | ErrorCard | Outcome):
+        return str(widget.content)
+    return str(getattr(widget, "source", "") or getattr(widget, "text", ""))

@@ -111,9 +111,8 @@ class PromptArea(TextArea):
     # ------------------------------------------------------------------ keys
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key == "enter":  # a binding's business, not an insertion
-            return
-        await super()._on_key(event)
+        if event.key == "enter":
+            event.prevent_default()  # a binding's business, not an insertion
 
     def action_submit(self) -> None:
         if self.completing:

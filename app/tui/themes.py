@@ -36,6 +36,7 @@ def chosen(wanted: str) -> str:
     # Colour depth and background as terminals tell them; where they do not, dark is the usual.
     background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     light = background.isdigit() and int(background) in (7, 15)
-    if os.environ.get("TERM", "") in ("linux", "xterm", "ansi", "vt100", "screen"):
+    rich = os.environ.get("COLORTERM", "") in ("truecolor", "24bit")
+    if not rich and os.environ.get("TERM", "") in ("linux", "xterm", "ansi", "vt100", "screen"):
         return "ansi-light" if light else "ansi-dark"
     return "whimbrel-day" if light else "whimbrel-night"
