@@ -15,7 +15,10 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from .stand_in import Reasoning, StreamingMarkdown, ToolCard
+from ..agent.events import ToolFinished, ToolProgress, ToolStarted
+from .widgets.reasoning import Reasoning
+from .widgets.streaming_markdown import StreamingMarkdown
+from .widgets.tool_card import ToolCard
 
 MAX_WIDGETS = 400
 """More than this, and the oldest quarter leaves."""
@@ -137,25 +140,26 @@ class Conversation(VerticalScroll):
         self._step.clear()
         self.note(f"asking again: {reason}")
 
-    def tool_started(self, call_id: str, name: str, arguments: dict[str, Any]) -> None:
+    def tool_started(self, event: ToolStarted) -> None:
         """A call runs."""
         self.end_step()
-        card = ToolCard(call_id, name, arguments)
-        self._cards[call_id] = card
+        card = ToolCard(event)
+        self._cards[event.call_id] = card
         self._put(card)
 
-    def tool_progress(self, event: dict[str, Any]) -> None:
+    def tool_progress(self, event: ToolProgress) -> None:
         """A step inside a running call."""
-        card = self._cards.get(event["call_id"])
+        card = self._cards.get(event.call_id)
         if card is not None:
-            card.progress(str(event.get("text", "")), event.get("fraction"))
+            card.progress(event)
 
-    def tool_finished(self, event: dict[str, Any]) -> None:
+    def tool_finished(self, event: ToolFinished) -> None:
         """A call ended, also one that never ran."""
         self.end_step()
-        card = self._cards.pop(event["call_id"], None)
+        card = self._cards.pop(event.call_id, None)
         if card is None:
-            card = ToolCard(event["call_id"], str(event["name"]), event.get("arguments") or {})
+            started = ToolStarted(call_id=event.call_id, name=event.name, permission="", arguments={})
+            card = ToolCard(started)
             self._put(card)
         card.finish(event)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from ..agent.events import ToolFinished, ToolProgress, ToolStarted
 from ..fix.events import JobEvent
 
 
@@ -14,9 +15,9 @@ class Shows(Protocol):
     def reasoning(self, piece: str) -> None: ...
     def end_step(self) -> None: ...
     def discard_step(self, reason: str) -> None: ...
-    def tool_started(self, call_id: str, name: str, arguments: dict[str, Any]) -> None: ...
-    def tool_progress(self, event: dict[str, Any]) -> None: ...
-    def tool_finished(self, event: dict[str, Any]) -> None: ...
+    def tool_started(self, event: ToolStarted) -> None: ...
+    def tool_progress(self, event: ToolProgress) -> None: ...
+    def tool_finished(self, event: ToolFinished) -> None: ...
     def note(self, text: str, kind: str = "info") -> None: ...
 
 
@@ -39,11 +40,11 @@ def _agent(data: dict[str, Any], to: Shows) -> None:
         case "step_discarded":
             to.discard_step(str(data.get("reason", "")))
         case "tool_started":
-            to.tool_started(str(data["call_id"]), str(data["name"]), data.get("arguments") or {})
+            to.tool_started(ToolStarted.model_validate(data))
         case "tool_progress":
-            to.tool_progress(data)
+            to.tool_progress(ToolProgress.model_validate(data))
         case "tool_finished":
-            to.tool_finished(data)
+            to.tool_finished(ToolFinished.model_validate(data))
         case "permission_answered":
             _answered(data, to)
         case _:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..agent.events import ToolFinished, ToolStarted
 from ..sessions.store import SessionEvent
 from .feed import Shows
 
@@ -78,9 +79,19 @@ def _message(seq: int, payload: dict[str, Any], to: Speaks) -> None:
             case "text" if role == "assistant" and str(part.get("text", "")).strip():
                 to.text(str(part["text"]))
             case "tool_call":
-                to.tool_started(str(part.get("id", "")), str(part.get("name", "")), _arguments(part))
+                to.tool_started(
+                    ToolStarted(
+                        call_id=str(part.get("id", "")), name=str(part.get("name", "")), permission="",
+                        arguments=_arguments(part),
+                    )  # fmt: skip
+                )
             case "tool_result":
-                to.tool_finished({"duration_s": 0.0, **part})
+                to.tool_finished(
+                    ToolFinished(
+                        call_id=str(part.get("call_id", "")), name=str(part.get("name", "")),
+                        text=str(part.get("text", "")), data=part.get("data"), is_error=bool(part.get("is_error")),
+                    )  # fmt: skip
+                )
             case _:
                 pass
     if role == "assistant":

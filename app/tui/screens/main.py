@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
@@ -24,6 +24,7 @@ from ..prompt import Prompt, PromptArea
 from ..prompt_history import PromptHistory
 from ..runs import Runs
 from ..status import StatusLine
+from ..widgets.rail import Rail
 from .actions import MainActions
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ..app import WhimbrelApp
 
 TICK_S = 0.05
+RAIL_FROM = 100
+"""Columns; on a narrower terminal the conversation has all of it."""
 _TWICE_S = 1.0
 
 
@@ -45,6 +48,7 @@ class MainScreen(MainActions, Screen[None]):
         self.runs = runs
         self.conversation = Conversation()
         self.status = StatusLine()
+        self.rail = Rail(id="rail")
         self.completer = Completer([(command.name, command.hint) for command in COMMANDS])
         self.prompt = Prompt(self.completer, PromptHistory(runs.launch.repository))
         self._tick: Timer | None = None
@@ -58,6 +62,7 @@ class MainScreen(MainActions, Screen[None]):
     def compose(self) -> ComposeResult:
         with Horizontal(id="upper"):
             yield self.conversation
+            yield self.rail
         yield self.status
         yield self.prompt
         yield Footer(show_command_palette=False)
@@ -66,6 +71,9 @@ class MainScreen(MainActions, Screen[None]):
         self._tick = self.set_interval(TICK_S, self._beat, pause=True)
         self.prompt.area.focus()
         self.call_after_refresh(self.app.prepare)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.width < RAIL_FROM, "narrow")
 
     # ------------------------------------------------------------------ what runs tell
 
@@ -95,6 +103,7 @@ class MainScreen(MainActions, Screen[None]):
             self._event(item)
 
     def _event(self, event: JobEvent) -> None:
+        self.rail.see(event)
         if event.kind == "phase":
             self.status.phase(event.text)
         elif event.kind == "progress":

@@ -1,0 +1,214 @@
+"""Cuts a growing Markdown text into blocks that are final and one that may still change.
+
+Only the text behind the last final block is ever parsed again, and it is kept short: a list is
+cut between its items, a table between its rows, a paragraph between its words, and a code fence
+is not parsed at all but taken line by line. So n characters cost O(n), however they arrive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from .plain_text import clean
+
+__all__ = ["LONGEST_OPEN", "CodeBlock", "MarkdownSource", "TextBlock"]
+
+LONGEST_OPEN = 4000
+"""Characters of a block that may still change, before it is cut."""
+
+_DELIMITER = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+_BARE_PIPE = re.compile(r"(?<!\\)\|")
+
+
+@dataclass
+class TextBlock:
+    """Anything but a top-level code fence, as parsed tokens."""
+
+    tokens: list[Token]
+    joined: bool = False
+    """It goes on with what the block before it began: no blank line between them."""
+    headless: bool = False
+    """A table whose header was shown with an earlier block."""
+    before: TextBlock | None = None
+    """That earlier block, whose column widths count."""
+
+
+@dataclass
+class CodeBlock:
+    """A fence: its lines, which only ever grow, except for the last one."""
+
+    info: str
+    lines: list[str] = field(default_factory=list[str])
+    partial: str = ""
+    """The line that has no end yet."""
+    joined: bool = False
+
+
+Block = TextBlock | CodeBlock
+
+
+@lru_cache(1)
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": True})
+    return parser.enable(["table", "strikethrough", "linkify"])
+
+
+class MarkdownSource:
+    """The text so far, as ``sealed`` blocks (append only) and ``open`` ones (replaced by every ``feed``)."""
+
+    def __init__(self) -> None:
+        self.sealed: list[Block] = []
+        self.open: list[Block] = []
+        self.parsed = 0
+        """Characters given to the parser so far: the measure of what streaming costs."""
+        self._tail = ""
+        self._fence: tuple[CodeBlock, str, int] | None = None
+        """The fence that is open, its marker, and by how much it is indented."""
+        self._joined = False
+        self._table: tuple[str, TextBlock] | None = None
+        """Header lines of a table that was cut, and the part before the cut."""
+
+    def feed(self, text: str) -> None:
+        self._tail += text
+        while self._advance():
+            pass
+
+    def finish(self) -> None:
+        """No more comes: what is open is final."""
+        if self._tail and not self._tail.endswith("\n"):
+            self.feed("\n")
+        self.sealed += self.open
+        self.open, self._tail, self._fence = [], "", None
+
+    # ------------------------------------------------------------ steps
+
+    def _advance(self) -> bool:
+        """One step; True when something was cut off and the rest is to be looked at again."""
+        if self._fence is not None:
+            return self._in_fence(*self._fence)
+        self.open = []
+        if not self._tail.strip():
+            return False
+        text = self._prefix() + _escaped_pipes(clean(self._tail))
+        self.parsed += len(text)
+        tokens = _parser().parse(text)
+        starts = [
+            index
+            for index, token in enumerate(tokens)
+            if token.level == 0 and token.map and token.nesting >= 0
+        ]
+        if not starts:
+            return False
+        last = tokens[starts[-1]]
+        line = (last.map or [0])[0]
+        settled = text.count("\n")
+        if len(starts) > 1 and line < settled:
+            self._seal(tokens[: starts[-1]], self._tail[self._offset(line) :])
+            return True
+        if last.type == "fence" and line < settled:
+            self._open_fence(last, line)
+            return True
+        if len(self._tail) > LONGEST_OPEN and self._split(tokens, text):
+            return True
+        self.open = [self._block(tokens)]
+        return False
+
+    def _in_fence(self, block: CodeBlock, marker: str, indent: int) -> bool:
+        *whole, rest = self._tail.split("\n")
+        for index, line in enumerate(whole):
+            bare = line.strip()
+            if bare.startswith(marker) and not bare.strip(marker[0]) and len(line) - len(line.lstrip()) < 4:
+                self._end_fence(block, "\n".join([*whole[index + 1 :], rest]))
+                return True
+            dented = line[min(indent, len(line) - len(line.lstrip(" "))) :]
+            block.lines.append(clean(dented))
+        self._tail = rest
+        # A closing marker that is still being written is not shown as code.
+        block.partial = "" if rest.strip() and marker.startswith(rest.strip()) else clean(rest)
+        self.open = [block]
+        return False
+
+    def _end_fence(self, block: CodeBlock, rest: str) -> None:
+        block.partial = ""
+        self.sealed.append(block)
+        self._tail, self._fence, self.open = rest, None, []
+        self._joined = False
+
+    def _open_fence(self, token: Token, line: int) -> None:
+        rest = self._tail[self._offset(line) :]
+        opener, _, body = rest.partition("\n")
+        block = CodeBlock(token.info.strip(), joined=self._joined)
+        self._fence = (block, token.markup, len(opener) - len(opener.lstrip(" ")))
+        self._tail = body
+        self.open = [block]
+
+    def _seal(self, tokens: list[Token], rest: str) -> None:
+        self.sealed.append(self._block(tokens))
+        self._tail, self._joined, self._table = rest, False, None
+
+    def _split(self, tokens: list[Token], text: str) -> bool:
+        """Cuts a long block where that changes its look least."""
+        first, lines = tokens[0], text.count("\n")
+        inner = "tr_open" if first.type == "table_open" else "list_item_open"
+        level = 2 if inner == "tr_open" else 1
+        cuts = [
+            token.map[0] for token in tokens if token.type == inner and token.level == level and token.map
+        ]
+        cuts = [cut for cut in cuts[1:] if cut < lines]
+        if cuts:
+            at = self._offset(cuts[-1])
+            head, rest = self._tail[:at], self._tail[at:]
+            if not head.strip():
+                return False
+            header = "\n".join(text.split("\n")[:2]) + "\n" if inner == "tr_open" else ""
+        else:
+            at = self._tail.rfind("\n", 0, LONGEST_OPEN) + 1 or self._tail.rfind(" ", 0, LONGEST_OPEN) + 1
+            at = at or LONGEST_OPEN
+            head, rest, header = self._tail[:at], self._tail[at:], ""
+        prefix = self._prefix()
+        self.parsed += len(head)
+        block = self._block(_parser().parse(prefix + _escaped_pipes(clean(head))))
+        self.sealed.append(block)
+        self._tail, self._joined, self._table = rest, True, (header, block) if header else None
+        return bool(rest)
+
+    # ------------------------------------------------------------ helpers
+
+    def _prefix(self) -> str:
+        return self._table[0] if self._table else ""
+
+    def _offset(self, line: int) -> int:
+        """Where a line of the parsed text begins in the tail."""
+        at = 0
+        for _ in range(line - self._prefix().count("\n")):
+            at = self._tail.find("\n", at) + 1
+        return at
+
+    def _block(self, tokens: Sequence[Token]) -> TextBlock:
+        if self._table:
+            return TextBlock(list(tokens), joined=True, headless=True, before=self._table[1])
+        return TextBlock(list(tokens), joined=self._joined)
+
+
+def _escaped_pipes(text: str) -> str:
+    """Pipes in code spans of tables as characters: everybody writes them so and means it."""
+    if "|" not in text or "`" not in text:
+        return text
+    lines = text.split("\n")
+    inside = False
+    for index, line in enumerate(lines):
+        following = lines[index + 1] if index + 1 < len(lines) else ""
+        if not inside and "|" in line and "|" in following and _DELIMITER.match(following):
+            inside = True
+        elif inside and not line.strip():
+            inside = False
+        if inside and "`" in line:
+            lines[index] = _CODE_SPAN.sub(lambda match: _BARE_PIPE.sub(r"\\|", match.group()), line)
+    return "\n".join(lines)

@@ -1,0 +1,198 @@
+"""Markdown that grows while it is read: only its last block is ever laid out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.content import Content
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.timer import Timer
+
+from .markdown_lines import CodeLines, code_lines, lines_of
+from .markdown_source import Block, CodeBlock, MarkdownSource
+from .strips_widget import StripsWidget, strip_of
+
+__all__ = ["StreamingMarkdown"]
+
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+TEXT_STYLES = (*_HEADINGS, "strong", "em", "s", "code", "link", "quote", "rule", "bullet")
+CODE_STYLES = ("block", "keyword", "string", "comment", "number", "name")
+
+
+class StreamingMarkdown(StripsWidget):
+    """A message of the model.
+
+    ``append`` may be called for every few characters: the screen is brought up to date at most
+    ``RATE`` times a second. Text is data: brackets are brackets, and links are handed to the
+    terminal (OSC 8) only for web and mail addresses.
+    """
+
+    COLOURS = "markdown--"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"markdown--{name}" for name in (*TEXT_STYLES, *CODE_STYLES)}
+    DEFAULT_CSS = """
+    StreamingMarkdown {
+        height: auto; width: 1fr; color: $foreground;
+        & > .markdown--h1 { color: $text-primary; text-style: bold underline; }
+        & > .markdown--h2 { color: $text-primary; text-style: bold; }
+        & > .markdown--h3 { color: $text-secondary; text-style: bold; }
+        & > .markdown--h4, & > .markdown--h5, & > .markdown--h6 { text-style: bold; }
+        & > .markdown--strong { text-style: bold; }
+        & > .markdown--em { text-style: italic; }
+        & > .markdown--s { text-style: strike; }
+        & > .markdown--code { color: $text-warning; }
+        & > .markdown--link { color: $text-accent; text-style: underline; }
+        & > .markdown--quote { color: $text-muted; }
+        & > .markdown--rule { color: $text-disabled; }
+        & > .markdown--bullet { color: $text-secondary; }
+        & > .markdown--block { background: $foreground 5%; }
+        & > .markdown--keyword { color: $text-accent; }
+        & > .markdown--string { color: $text-success; }
+        & > .markdown--comment { color: $text-muted; text-style: italic; }
+        & > .markdown--number { color: $text-warning; }
+        & > .markdown--name { color: $text-primary; }
+    }
+    """
+    RATE = 20
+
+    def __init__(self, text: str = "", *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._source = MarkdownSource()
+        self._text: list[str] = []
+        self._pending: list[str] = []
+        self._timer: Timer | None = None
+        self._width = 0
+        self._strips: list[Strip] = []
+        """All lines at ``_width``: those of sealed blocks first."""
+        self._settled = 0
+        """Lines that belong to sealed blocks or to finished lines of an open fence."""
+        self._laid_out = 0
+        """Sealed blocks that are in ``_strips``."""
+        self._fence: tuple[CodeBlock, CodeLines] | None = None
+        self.finished = False
+        if text:
+            self._take(text)
+            self.finish()
+
+    # ------------------------------------------------------------ the stream
+
+    @property
+    def source(self) -> str:
+        """Everything that was appended."""
+        self._text = ["".join(self._text)]
+        return self._text[0]
+
+    @property
+    def characters_parsed(self) -> int:
+        return self._source.parsed
+
+    def append(self, text: str) -> None:
+        """More of the message; shown at the next tick."""
+        if not text:
+            return
+        self._text.append(text)
+        self._pending.append(text)
+        if self._timer is None and self.is_mounted:
+            self._timer = self.set_timer(1 / self.RATE, self.flush)
+
+    def on_mount(self) -> None:
+        self.flush()
+
+    def flush(self) -> None:
+        """Shows what is pending now."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        text = "".join(self._pending)
+        self._pending.clear()
+        if not text:
+            return
+        self._source.feed(text)
+        self._show()
+
+    def finish(self) -> None:
+        """Nothing more comes."""
+        self.flush()
+        self._source.finish()
+        self.finished = True
+        self._show()
+
+    def discard(self) -> None:
+        """The step is repeated: what came so far is void, and what comes next replaces it."""
+        self._text.clear()
+        self._pending.clear()
+        self._source = MarkdownSource()
+        self.finished = False
+        self.forget_strips()
+        if self.is_mounted:
+            self.refresh(layout=True)
+
+    def _take(self, text: str) -> None:
+        self._text.append(text)
+        self._source.feed(text)
+
+    def _show(self) -> None:
+        if not self.is_mounted or self._width == 0:
+            return
+        before, settled = len(self._strips), self._settled
+        self.strips_for(self._width)
+        if len(self._strips) != before:
+            self.refresh(layout=True)
+        else:
+            self.refresh(Region(0, settled, self._width, before - settled))
+
+    # ------------------------------------------------------------ lines
+
+    def forget_strips(self) -> None:
+        self._strips, self._settled, self._laid_out, self._fence = [], 0, 0, None
+        self._shown_state = None
+
+    _shown_state: tuple[int, int, int] | None = None
+
+    def strips_for(self, width: int) -> Sequence[Strip]:
+        if width != self._width:
+            self.forget_strips()
+            self._width = width
+        source = self._source
+        open_length = (
+            len(source.open[0].lines) if source.open and isinstance(source.open[0], CodeBlock) else 0
+        )
+        state = (len(source.sealed), source.parsed, open_length)
+        if state == self._shown_state and not isinstance((source.open or [None])[0], CodeBlock):
+            return self._strips
+        self._shown_state = state
+        del self._strips[self._settled :]
+        while self._laid_out < len(source.sealed):
+            self._add(source.sealed[self._laid_out], final=True)
+            self._laid_out += 1
+        for block in source.open:
+            self._add(block, final=False)
+        return self._strips
+
+    def _add(self, block: Block, *, final: bool) -> None:
+        strips, palette = self._strips, self.palette
+        begun = self._fence is not None and self._fence[0] is block
+        if strips and not block.joined and not begun:
+            strips.append(Strip([], 0))
+        if isinstance(block, CodeBlock):
+            self._add_code(block, final)
+            return
+        strips += [strip_of(line, palette) for line in lines_of(block, self._width)]
+        if final:
+            self._settled = len(strips)
+
+    def _add_code(self, block: CodeBlock, final: bool) -> None:
+        if self._fence is None or self._fence[0] is not block:
+            self._fence = (block, code_lines(block))
+        lines, room = self._fence[1], max(4, self._width - 2)
+        self._strips += [self._code_strip(line) for line in lines.lines(room)]
+        self._settled = len(self._strips)
+        if final:
+            self._fence = None
+        elif block.partial:
+            self._strips += [self._code_strip(line) for line in lines.preview(block.partial, room)]
+
+    def _code_strip(self, line: Content) -> Strip:
+        padded = Content(" ") + line.pad_right(max(0, self._width - 1 - line.cell_length))
+        return strip_of(padded, self.palette, "block")
