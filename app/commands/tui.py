@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 @click.option("--theme", callback=not_empty, metavar="NAME", help="Colours for this time.")
 @tests_option
 @python_option
-@click.option("--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings).")
+@click.option(
+    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
+)
 @model_options
 @sandbox_options
 @click.option(

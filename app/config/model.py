@@ -137,7 +137,7 @@ class Tui(Section):
         default="bell", description="How the end of a long run is told; desktop: by the terminal (OSC 9)."
     )
     notify_after: Duration = Field(default=20.0, description="What a long run is: seconds, or 90s, 15m.")
-    keys: dict[str, str] = Field(default={}, description="NAME -> its keys, such as find = \"ctrl+s\".")
+    keys: dict[str, str] = Field(default={}, description='NAME -> its keys, such as find = "ctrl+s".')
 
 
 class Hook(Section):

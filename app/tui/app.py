@@ -223,7 +223,9 @@ class WhimbrelApp(App[int]):
         if isinstance(screen, ModalScreen):
             return
         for command in COMMANDS:
-            yield SystemCommand(command.name.capitalize(), command.hint, partial(self.main.do, command.action))
+            yield SystemCommand(
+                command.name.capitalize(), command.hint, partial(self.main.do, command.action)
+            )
         for name in NAMES:
             yield SystemCommand(f"Theme {name}", "colours", partial(setattr, self, "theme", name))
 
@@ -245,7 +247,9 @@ class WhimbrelApp(App[int]):
         """A fault of one widget costs that widget; the conversation and what runs go on."""
         pump = active_message_pump.get(None)
         self._crashes += 1
-        mendable = isinstance(pump, Widget) and not isinstance(pump, Screen) and pump is not self.main.conversation
+        mendable = (
+            isinstance(pump, Widget) and not isinstance(pump, Screen) and pump is not self.main.conversation
+        )
         if not mendable or self._crashes > _MAX_CRASHES or self.leaving or self.is_headless_strict:
             self.runs.driver.stop()
             super()._handle_exception(error)

@@ -59,7 +59,9 @@ async def list_files(repository: Path) -> list[str]:
     from ...sandbox.base.git import Git
 
     try:
-        found = await Git(None, repository).run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        found = await Git(None, repository).run(
+            "ls-files", "-z", "--cached", "--others", "--exclude-standard"
+        )
     except (WhimbrelError, OSError):
         return []
     return sorted(set(found.fields()), key=lambda name: (name.count("/"), name))[:MAX_FILES]

@@ -6,16 +6,18 @@ when there are many, and come back from the session.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
 from ..agent.events import ToolFinished, ToolProgress, ToolStarted
+from ..agent.permissions import subject_of
 from .widgets.reasoning import Reasoning
 from .widgets.streaming_markdown import StreamingMarkdown
 from .widgets.tool_card import ToolCard
@@ -58,7 +60,7 @@ class Earlier(Static):
     """Stands for what is not shown; a click or Enter brings some of it back."""
 
     can_focus = True
-    BINDINGS = [("enter", "more", "Show earlier")]
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "more", "Show earlier")]
 
     class More(Message):
         """Earlier messages are wanted."""
@@ -176,6 +178,11 @@ class Conversation(VerticalScroll):
         self.end_step()
         self._put(widget)
 
+    @property
+    def running(self) -> Mapping[str, str]:
+        """Calls that run now: their ids and one line about each."""
+        return _Running(self._cards)
+
     # ------------------------------------------------------------------ looking around
 
     def turns(self) -> list[UserMessage]:
@@ -248,6 +255,23 @@ class Conversation(VerticalScroll):
         self.remove_children([child for child in old if not isinstance(child, Earlier)])
         if not self.query(Earlier):
             self.mount(Earlier(), before=0)
+
+
+class _Running(Mapping[str, str]):
+    """A live view: what it holds changes while it is looked at."""
+
+    def __init__(self, cards: Mapping[str, ToolCard]) -> None:
+        self._cards = cards
+
+    def __getitem__(self, call_id: str) -> str:
+        started = self._cards[call_id].started
+        return f"{started.name} {' '.join(subject_of(started.arguments).split())}"[:200]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._cards))
+
+    def __len__(self) -> int:
+        return len(self._cards)
 
 
 def text_of(widget: Widget) -> str:

@@ -20,15 +20,17 @@ class Key:
     priority: bool = False
 
     def binding(self) -> Binding:
-        return Binding(self.keys, self.action, self.label, show=self.footer, priority=self.priority, id=self.id)
+        return Binding(
+            self.keys, self.action, self.label, show=self.footer, priority=self.priority, id=self.id
+        )
 
 
 MAIN = (
-    Key("stop", "escape", "stop", "Stop; twice: rewind", footer=True),
+    Key("stop", "escape", "stop", "Stop", footer=True),
     Key("help", "f1", "help", "Help", footer=True),
     Key("model", "f2", "model", "Model", footer=True),
     Key("sessions", "f3", "sessions", "Sessions", footer=True),
-    Key("review", "f4", "review", "Review changes", footer=True),
+    Key("review", "f4", "review", "Review", footer=True),
     Key("settings", "f5", "settings", "Settings"),
     Key("logs", "f6", "logs", "Logs"),
     Key("sandbox", "f7", "sandbox", "Sandbox"),

@@ -65,6 +65,8 @@ class PromptArea(TextArea):
         self.history_of_prompts = history
         self._completer = completer
         self.completing = False
+        self.exact = False
+        """Whether what is written is one of the completions already."""
         self._from_history = False
 
     # ------------------------------------------------------------------ what is shown and edited
@@ -115,7 +117,7 @@ class PromptArea(TextArea):
             event.prevent_default()  # a binding's business, not an insertion
 
     def action_submit(self) -> None:
-        if self.completing:
+        if self.completing and not self.exact:
             self.action_take()
             return
         text = self.expanded()
@@ -215,6 +217,7 @@ class Prompt(Vertical):
         event.stop()
         self._found = event.found
         self.area.completing = self.list.display = bool(event.found)
+        self.area.exact = any(one.shown == self.area.text.strip() for one in event.found)
         self.list.clear_options()
         if event.found:
             width = max(len(one.shown) for one in event.found)

@@ -68,17 +68,18 @@ class Runs:
         assert self.options is not None
         self.driver.talk(
             TalkOptions(
-                base=replace(self.options, spent_s=0.0), prompt=prompt, resume=self.session_id or None,
-                latest=self.latest and not self.session_id, model_given=self.model_given,
-            )  # fmt: skip
+                base=replace(self.options, spent_s=0.0),
+                prompt=prompt,
+                resume=self.session_id or None,
+                latest=self.latest and not self.session_id,
+                model_given=self.model_given,
+            )
         )
 
     def fix(self, issue: str) -> None:
         """Starts the fix-issue job; without a text the failing tests speak."""
         assert self.options is not None
-        self.driver.fix(
-            replace(self.options, spent_s=0.0, issue=issue or None, issue_is_text=issue == "-")
-        )
+        self.driver.fix(replace(self.options, spent_s=0.0, issue=issue or None, issue_is_text=issue == "-"))
 
     def ended(self, result: dict[str, Any]) -> None:
         """A result came."""

@@ -23,8 +23,8 @@ DAY = Theme(
 OWN = (NIGHT, DAY)
 
 NAMES = (
-    "whimbrel-night", "whimbrel-day", "nord", "gruvbox", "tokyo-night", "catppuccin-mocha", "catppuccin-latte",
-    "solarized-light", "rose-pine-dawn", "ansi-dark", "ansi-light",
+    "whimbrel-night", "whimbrel-day", "nord", "gruvbox", "tokyo-night", "catppuccin-mocha",
+    "catppuccin-latte", "solarized-light", "rose-pine-dawn", "ansi-dark", "ansi-light",
 )  # fmt: skip
 """In the order in which they are offered; the last two use only the sixteen colours of the terminal."""
 

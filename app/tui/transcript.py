@@ -81,16 +81,21 @@ def _message(seq: int, payload: dict[str, Any], to: Speaks) -> None:
             case "tool_call":
                 to.tool_started(
                     ToolStarted(
-                        call_id=str(part.get("id", "")), name=str(part.get("name", "")), permission="",
+                        call_id=str(part.get("id", "")),
+                        name=str(part.get("name", "")),
+                        permission="",
                         arguments=_arguments(part),
-                    )  # fmt: skip
+                    )
                 )
             case "tool_result":
                 to.tool_finished(
                     ToolFinished(
-                        call_id=str(part.get("call_id", "")), name=str(part.get("name", "")),
-                        text=str(part.get("text", "")), data=part.get("data"), is_error=bool(part.get("is_error")),
-                    )  # fmt: skip
+                        call_id=str(part.get("call_id", "")),
+                        name=str(part.get("name", "")),
+                        text=str(part.get("text", "")),
+                        data=part.get("data"),
+                        is_error=bool(part.get("is_error")),
+                    )
                 )
             case _:
                 pass

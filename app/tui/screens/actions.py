@@ -175,8 +175,8 @@ class MainActions(Screen[None]):
 
     @work
     async def action_undo_applied(self) -> None:
-        from ...fix.apply import undo_last
         from ....sandbox.base.errors import WhimbrelError
+        from ...fix.apply import undo_last
 
         try:
             _, when = await undo_last(self.app.repository)
@@ -229,7 +229,7 @@ class MainActions(Screen[None]):
     def action_sandbox(self) -> None:
         from .sandbox import SandboxScreen
 
-        self.app.push_screen(SandboxScreen(self.runs))
+        self.app.push_screen(SandboxScreen(self.runs, self.conversation.running))
 
     @work
     async def action_settings(self) -> None:
@@ -282,4 +282,3 @@ class MainActions(Screen[None]):
             self.notify(f"a run goes on: stop it (Esc) to {what}", severity="warning", markup=False)
             return True
         return False
-

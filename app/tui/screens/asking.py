@@ -19,6 +19,7 @@ from textual.widgets.option_list import Option
 
 from ...agent.events import PermissionAnswer, PermissionRequest
 from ...tools.base import Question
+from ..asking_answers import answers_for
 from .dialog import Dialog, plain
 
 QUIET_S = 0.5
@@ -128,49 +129,6 @@ class PermissionDialog(Asking):
 
     def action_scroll(self, by: int) -> None:
         self.query_one(".dialog-body").scroll_relative(y=by * 5, animate=False)
-
-
-def answers_for(request: PermissionRequest) -> list[tuple[str, PermissionAnswer | None]]:
-    """(text, answer) in the order shown; None: denied with a note that is still to be written."""
-    offered: list[tuple[str, PermissionAnswer | None]] = [("Allow once", PermissionAnswer(allowed=True))]
-    offered.append(("Allow exactly this in this run", PermissionAnswer(allowed=True, remember=True)))
-    prefix = prefix_of(request)
-    if prefix:
-        offered.append(
-            (f"Allow {prefix} in this run", PermissionAnswer(allowed=True, remember=True, prefix=prefix))
-        )
-    offered.append(
-        ("Always allow exactly this in this repository",
-         PermissionAnswer(allowed=True, remember=True, store=True))
-    )  # fmt: skip
-    if prefix:
-        offered.append(
-            (f"Always allow {prefix} in this repository",
-             PermissionAnswer(allowed=True, remember=True, prefix=prefix, store=True))
-        )  # fmt: skip
-    offered += [("Deny", PermissionAnswer(allowed=False)), ("Deny, and say why", None)]
-    return offered
-
-
-_WITH_SUBCOMMANDS = frozenset(
-    "git npm npx yarn pnpm cargo go docker kubectl pip uv poetry make just apt dnf brew systemctl".split()
-)
-
-
-def prefix_of(request: PermissionRequest) -> str:
-    """A pattern such as ``git log*`` for a plain command of one part; empty where one would be too much."""
-    asked = [part for part in request.parts if part.decision == "ask"]
-    if len(asked) != 1:
-        return ""
-    words = asked[0].shown.split()
-    if not words or not all(char.isalnum() or char in "-_./" for char in words[0]):
-        return ""
-    taken = words[:1]
-    if words[0] in _WITH_SUBCOMMANDS:
-        if len(words) < 2 or words[1].startswith("-"):
-            return ""
-        taken = words[:2]
-    return " ".join(taken) + "*"
 
 
 class QuestionDialog(Asking):

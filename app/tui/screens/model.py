@@ -26,7 +26,7 @@ class ChosenModel:
     effort: str
 
 
-class ModelScreen(Listing[ChosenModel, str]):
+class ModelScreen(Listing[ChosenModel | None, str]):
     """Known models; a model string or a server's address may be typed, too."""
 
     title_text = "Model"
@@ -83,7 +83,9 @@ class ModelScreen(Listing[ChosenModel, str]):
             return
         self.hint(f"asking {row.value} ...")
         try:
-            profile, cached = await probe_endpoint(row.value, lambda text: self.hint(f"asking about {text} ..."))
+            profile, cached = await probe_endpoint(
+                row.value, lambda text: self.hint(f"asking about {text} ...")
+            )
         except (WhimbrelError, OSError) as error:
             self.hint(error.one_line() if isinstance(error, WhimbrelError) else str(error))
             return
@@ -137,7 +139,7 @@ class ProfileScreen(Dialog[None]):
 
 
 def known_models(now: str) -> dict[str, str]:
-    """Names with a word about each: the one in use, those of settings and profiles, those probed, embedded."""
+    """Names with a word about each: in use, of the settings and profiles, probed before, embedded."""
     known: dict[str, str] = {now: "now"}
     known.setdefault("embedded", "repairs without a network, a GPU or a large model")
     try:
@@ -161,4 +163,3 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "unknown" if value is None else str(value) or "none"
-

@@ -30,7 +30,7 @@ class _Turn:
     words: str
 
 
-class RewindScreen(Listing[Rewound, _Turn]):
+class RewindScreen(Listing[Rewound | None, _Turn]):
     """Each line is something the person said; choosing it goes back to just before it."""
 
     title_text = "Go back to before"

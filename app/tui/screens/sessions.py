@@ -24,7 +24,7 @@ class ChosenSession:
     """``resume`` or ``watch``."""
 
 
-class SessionsScreen(Listing[ChosenSession, SessionInfo]):
+class SessionsScreen(Listing[ChosenSession | None, SessionInfo]):
     """Those of this repository first; what is typed is looked for in titles and in all that was said."""
 
     title_text = "Sessions"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -89,7 +89,9 @@ class SettingsScreen(Listing[None, Setting]):
         self._load()
         names = [each.name for each in self._settings]
         wanted = self.query_one("#search", Input).value.strip()
-        keep = names.index(row.value.name) if row is not None and not wanted and row.value.name in names else 0
+        keep = (
+            names.index(row.value.name) if row is not None and not wanted and row.value.name in names else 0
+        )
         self.fill(self.rows(wanted), keep)
         self.hint(hint)
 
@@ -121,14 +123,14 @@ class ValueDialog(Dialog[str]):
         self.dismiss(event.value)
 
 
-def _settings(settings: Settings, origins: dict[str, str]) -> Iterable[Setting]:
+def _settings(settings: Settings, origins: Mapping[str, str]) -> Iterable[Setting]:
     yield from _below(settings, (), origins)
     for key in MAIN:
         name = f"tui.keys.{key.id}"
         yield Setting(name, settings.tui.keys.get(key.id, key.keys), key.label, origins.get(name, "default"))
 
 
-def _below(section: BaseModel, path: tuple[str, ...], origins: dict[str, str]) -> Iterable[Setting]:
+def _below(section: BaseModel, path: tuple[str, ...], origins: Mapping[str, str]) -> Iterable[Setting]:
     for name, field in type(section).model_fields.items():
         value: Any = getattr(section, name)
         key = (*path, name)
