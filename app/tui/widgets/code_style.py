@@ -105,7 +105,7 @@ def language_of(name: str) -> Language | None:
 
 
 def opened_before(lines: Sequence[str], language: Language) -> str:
-    """What a piece out of the middle of a file seems to begin in: the opener of a string or comment, or ""."""
+    """What a piece of a file seems to begin in: the opener of a string or comment, or empty."""
     for opener, closer, _ in language.openers:
         for line in lines:
             if opener not in line and closer not in line:

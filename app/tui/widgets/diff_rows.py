@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .diff_model import DiffFile, DiffHunk
@@ -32,38 +32,35 @@ class Row(NamedTuple):
     """unified: the line it replaces, or is replaced by."""
 
 
-def unified_rows(files: Sequence[DiffFile]) -> list[Row]:
+def unified_rows(files: Sequence[DiffFile]) -> Iterator[Row]:
     """One row a line."""
-    rows: list[Row] = []
     for index, file in enumerate(files):
-        rows += _titles(index, file, first=not rows)
+        yield from _titles(index, file, first=index == 0)
         for number, hunk in enumerate(file.hunks):
-            rows.append(Row("hunk", index, number))
+            yield Row("hunk", index, number)
             old, new = hunk.old_start, hunk.new_start
             partners = _partners(hunk)
             for at, line in enumerate(hunk.lines):
                 kind = line[0]
                 if kind == "-":
-                    rows.append(Row("line", index, number, at, -1, old, 0, partners.get(at, -1)))
+                    yield Row("line", index, number, at, -1, old, 0, partners.get(at, -1))
                     old += 1
                 elif kind == "+":
-                    rows.append(Row("line", index, number, -1, at, 0, new, partners.get(at, -1)))
+                    yield Row("line", index, number, -1, at, 0, new, partners.get(at, -1))
                     new += 1
                 elif kind == "\\":
-                    rows.append(Row("note", index, number, at, at))
+                    yield Row("note", index, number, at, at)
                 else:
-                    rows.append(Row("line", index, number, at, at, old, new))
+                    yield Row("line", index, number, at, at, old, new)
                     old, new = old + 1, new + 1
-    return rows
 
 
-def split_rows(files: Sequence[DiffFile]) -> list[Row]:
+def split_rows(files: Sequence[DiffFile]) -> Iterator[Row]:
     """Old on the left, new on the right; what replaces something stands beside it."""
-    rows: list[Row] = []
     for index, file in enumerate(files):
-        rows += _titles(index, file, first=not rows)
+        yield from _titles(index, file, first=index == 0)
         for number, hunk in enumerate(file.hunks):
-            rows.append(Row("hunk", index, number))
+            yield Row("hunk", index, number)
             old, new = hunk.old_start, hunk.new_start
             removed: list[int] = []
             added: list[int] = []
@@ -80,13 +77,12 @@ def split_rows(files: Sequence[DiffFile]) -> list[Row]:
                         left = removed[step] if step < len(removed) else -1
                         right = added[step] if step < len(added) else -1
                         row_old, row_new = (old if left >= 0 else 0), (new if right >= 0 else 0)
-                        rows.append(Row("line", index, number, left, right, row_old, row_new))
+                        yield Row("line", index, number, left, right, row_old, row_new)
                         old, new = old + (left >= 0), new + (right >= 0)
                     removed, added = [], []
                     if at < len(hunk.lines):
-                        rows.append(Row("line", index, number, at, at, old, new))
+                        yield Row("line", index, number, at, at, old, new)
                         old, new = old + 1, new + 1
-    return rows
 
 
 def _titles(index: int, file: DiffFile, *, first: bool) -> list[Row]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import ClassVar, Literal
 
 from textual import events
@@ -24,6 +25,7 @@ from .strips_widget import Palette, select_in, strip_of
 __all__ = ["DiffView", "Layout"]
 
 Layout = Literal["auto", "unified", "split"]
+ROWS_AT_ONCE = 4000
 SPLIT_FROM = 120
 """Cells from which "auto" puts old and new side by side."""
 CARRIED = 300
@@ -90,6 +92,7 @@ class DiffView(ScrollView, can_focus=True):
         self.rows_drawn = 0
         """Rows rendered so far: the measure of what showing costs."""
         self._split = False
+        self._coming: Iterator[Row] = iter(())
         self._digits = 1
         self._widest = 0
         self._strips: LRUCache[tuple[int, int, int], Strip] = LRUCache(2000)
@@ -146,10 +149,23 @@ class DiffView(ScrollView, can_focus=True):
         split = self.wanted_layout == "split" or (self.wanted_layout == "auto" and width >= SPLIT_FROM)
         if split != self._split or not self.rows:
             self._split = split
-            self.rows = split_rows(self.files) if split else unified_rows(self.files)
+            self._coming = split_rows(self.files) if split else unified_rows(self.files)
+            self.rows = list(islice(self._coming, ROWS_AT_ONCE))
+            self.call_later(self._more_rows)
         self.forget_strips()
-        code = self._code_width(width)
-        self.virtual_size = Size(width + max(0, self._widest - code), len(self.rows))
+        self._set_size()
+
+    def _more_rows(self) -> None:
+        """The rows of a long diff come a few thousand at a time, so that nothing else has to wait."""
+        more = list(islice(self._coming, ROWS_AT_ONCE))
+        if more:
+            self.rows += more
+            self._set_size()
+            self.set_timer(0.001, self._more_rows)
+
+    def _set_size(self) -> None:
+        width = self.size.width
+        self.virtual_size = Size(width + max(0, self._widest - self._code_width(width)), len(self.rows))
 
     def _code_width(self, width: int) -> int:
         gutter = self._digits + 3
