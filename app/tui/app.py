@@ -84,6 +84,7 @@ class WhimbrelApp(App[int]):
         runs = self.runs
         try:
             options = await asyncio.to_thread(self.launch.prepare)
+            await asyncio.to_thread(load_widgets)
         except WhimbrelError as error:
             runs.problem = error.one_line()
             self.main.conversation.error(error.message, error.hint)
@@ -93,6 +94,7 @@ class WhimbrelApp(App[int]):
             self._use(options.settings.tui)
             return
         runs.options, runs.problem = options, ""
+        await self.main.put_up_rail()
         runs.model_given = options.model != options.settings.model.name
         self._use(options.settings.tui)
         runs.ready.set()
@@ -266,6 +268,14 @@ class WhimbrelApp(App[int]):
         place = write_crash(error)
         hint = f"the run and its session go on; traceback: {place}" if place else "the run goes on"
         self.main.conversation.error(f"{what}: {type(error).__name__}: {error}", hint)
+
+
+def load_widgets() -> None:
+    """What the first event will need; on a thread, so that no key waits for it."""
+    from ..agent import permissions as _permissions
+    from .widgets import rail, reasoning, streaming_markdown, tool_card
+
+    _ = (_permissions, rail, reasoning, streaming_markdown, tool_card)
 
 
 def write_crash(error: Exception) -> Path | None:

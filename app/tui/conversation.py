@@ -7,7 +7,7 @@ when there are many, and come back from the session.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -16,11 +16,12 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ..agent.events import ToolFinished, ToolProgress, ToolStarted
-from ..agent.permissions import subject_of
-from .widgets.reasoning import Reasoning
-from .widgets.streaming_markdown import StreamingMarkdown
-from .widgets.tool_card import ToolCard
+if TYPE_CHECKING:
+    # The first paint needs none of them, and they cost more than it.
+    from ..agent.events import ToolFinished, ToolProgress, ToolStarted
+    from .widgets.reasoning import Reasoning
+    from .widgets.streaming_markdown import StreamingMarkdown
+    from .widgets.tool_card import ToolCard
 
 MAX_WIDGETS = 400
 """More than this, and the oldest quarter leaves."""
@@ -109,6 +110,8 @@ class Conversation(VerticalScroll):
         """More of the answer that is being written."""
         self._end_reasoning()
         if self._text is None:
+            from .widgets.streaming_markdown import StreamingMarkdown
+
             self._text = StreamingMarkdown()
             self._pieces = []
             self._put(self._text, step=True)
@@ -118,6 +121,8 @@ class Conversation(VerticalScroll):
     def reasoning(self, piece: str) -> None:
         """More thinking."""
         if self._reasoning is None:
+            from .widgets.reasoning import Reasoning
+
             self._reasoning = Reasoning()
             self._put(self._reasoning, step=True)
         self._reasoning.append(piece)
@@ -133,17 +138,19 @@ class Conversation(VerticalScroll):
 
     def discard_step(self, reason: str) -> None:
         """What this step streamed is void; nothing of it stays."""
-        for widget in self._step:
-            if isinstance(widget, StreamingMarkdown | Reasoning):
+        for widget in (self._text, self._reasoning):
+            if widget is not None:
                 widget.discard()
-            else:
-                widget.remove()
+        for widget in self._step:
+            widget.remove()
         self._text = self._reasoning = None
         self._step.clear()
         self.note(f"asking again: {reason}")
 
     def tool_started(self, event: ToolStarted) -> None:
         """A call runs."""
+        from .widgets.tool_card import ToolCard
+
         self.end_step()
         card = ToolCard(event)
         self._cards[event.call_id] = card
@@ -160,6 +167,9 @@ class Conversation(VerticalScroll):
         self.end_step()
         card = self._cards.pop(event.call_id, None)
         if card is None:
+            from ..agent.events import ToolStarted
+            from .widgets.tool_card import ToolCard
+
             started = ToolStarted(call_id=event.call_id, name=event.name, permission="", arguments={})
             card = ToolCard(started)
             self._put(card)
@@ -264,6 +274,8 @@ class _Running(Mapping[str, str]):
         self._cards = cards
 
     def __getitem__(self, call_id: str) -> str:
+        from ..agent.permissions import subject_of
+
         started = self._cards[call_id].started
         return f"{started.name} {' '.join(subject_of(started.arguments).split())}"[:200]
 

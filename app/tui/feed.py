@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..agent.events import ToolFinished, ToolProgress, ToolStarted
 from ..fix.events import JobEvent
+
+if TYPE_CHECKING:
+    from ..agent.events import ToolFinished, ToolProgress, ToolStarted
 
 
 class Shows(Protocol):
@@ -30,6 +32,8 @@ def show(event: JobEvent, to: Shows) -> None:
 
 
 def _agent(data: dict[str, Any], to: Shows) -> None:
+    from ..agent.events import ToolFinished, ToolProgress, ToolStarted
+
     match data.get("kind"):
         case "text_delta":
             to.text(str(data["text"]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer
@@ -24,12 +24,12 @@ from ..prompt import Prompt, PromptArea
 from ..prompt_history import PromptHistory
 from ..runs import Runs
 from ..status import StatusLine
-from ..widgets.rail import Rail
 from .actions import MainActions
 
 if TYPE_CHECKING:
     from ...fix.events import JobEvent
     from ..app import WhimbrelApp
+    from ..widgets.rail import Rail
 
 TICK_S = 0.05
 RAIL_FROM = 100
@@ -48,7 +48,7 @@ class MainScreen(MainActions, Screen[None]):
         self.runs = runs
         self.conversation = Conversation()
         self.status = StatusLine()
-        self.rail = Rail(id="rail")
+        self.rail: Rail | None = None
         self.completer = Completer([(command.name, command.hint) for command in COMMANDS])
         self.prompt = Prompt(self.completer, PromptHistory(runs.launch.repository))
         self._tick: Timer | None = None
@@ -62,7 +62,7 @@ class MainScreen(MainActions, Screen[None]):
     def compose(self) -> ComposeResult:
         with Horizontal(id="upper"):
             yield self.conversation
-            yield self.rail
+            yield Vertical(id="rail-place")
         yield self.status
         yield self.prompt
         yield Footer(show_command_palette=False)
@@ -71,6 +71,14 @@ class MainScreen(MainActions, Screen[None]):
         self._tick = self.set_interval(TICK_S, self._beat, pause=True)
         self.prompt.area.focus()
         self.call_after_refresh(self.app.prepare)
+
+    async def put_up_rail(self) -> None:
+        """Once what it is made of is loaded, which the first paint does not wait for."""
+        if self.rail is None:
+            from ..widgets.rail import Rail
+
+            self.rail = Rail(id="rail")
+            await self.query_one("#rail-place").mount(self.rail)
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < RAIL_FROM, "narrow")
@@ -103,7 +111,8 @@ class MainScreen(MainActions, Screen[None]):
             self._event(item)
 
     def _event(self, event: JobEvent) -> None:
-        self.rail.see(event)
+        if self.rail is not None:
+            self.rail.see(event)
         if event.kind == "phase":
             self.status.phase(event.text)
         elif event.kind == "progress":
