@@ -104,6 +104,8 @@ class PermissionRequest(Frozen):
     reason: str
     parts: tuple[CommandPart, ...] = ()
     """How a command line was understood; empty for other tools, and where it was not understood."""
+    prefix: str = ""
+    """A pattern such as ``git log*`` that would allow this if it was remembered, or empty."""
 
 
 class PermissionAnswer(Frozen):

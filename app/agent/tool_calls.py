@@ -199,6 +199,7 @@ class ToolCalls:
                 )
                 for shown, decision, reason in self._permissions.parts(tool, arguments)
             ),
+            prefix=clean_text(self._permissions.prefix(tool, arguments)),
         )
         if self._ask is None:
             return f"{verdict.reason}, and nobody is there to ask"

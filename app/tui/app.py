@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
-from textual._context import active_message_pump
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import ModalScreen, Screen
@@ -233,6 +232,10 @@ class WhimbrelApp(App[int]):
 
     # ------------------------------------------------------------------ the end, and what goes wrong
 
+    async def action_quit(self) -> None:
+        """Ctrl-Q from anywhere, dialogs included: asks where something runs."""
+        self.main.action_leave()
+
     async def leave(self, code: int) -> None:
         """Ends the run in order, then the interface; the terminal is as it was."""
         if self.leaving:
@@ -246,22 +249,29 @@ class WhimbrelApp(App[int]):
         self.exit(code)
 
     def _handle_exception(self, error: Exception) -> None:
-        """A fault of one widget costs that widget; the conversation and what runs go on."""
-        pump = active_message_pump.get(None)
+        """A fault of one part costs that part; the conversation and what runs go on."""
         self._crashes += 1
-        mendable = (
-            isinstance(pump, Widget) and not isinstance(pump, Screen) and pump is not self.main.conversation
-        )
-        if not mendable or self._crashes > _MAX_CRASHES or self.leaving or self.is_headless_strict:
+        part = None if self.leaving or self._crashes > _MAX_CRASHES else self._broken_part(error)
+        if part is None:
+            write_crash(error)
             self.runs.driver.stop()
             super()._handle_exception(error)
             return
-        assert isinstance(pump, Widget)
-        pump.display = False
-        self.note_crash(error, f"the part of the screen that shows {type(pump).__name__} failed")
+        part.display = False
+        self.screen.refresh(layout=True)
+        self.note_crash(error, f"the part of the screen that shows {type(part).__name__} failed")
 
-    is_headless_strict = False
-    """Tests that want every exception set this."""
+    def _broken_part(self, error: Exception) -> Widget | None:
+        """The widget of the conversation or the rail that an error came out of; None: not only of that."""
+        owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if names and names[0] == "_process_messages_loop" and isinstance(owners[0], Screen | App):
+            return None  # it hears no messages any more
+        places = {self.main.conversation, self.main.query_one("#rail-place")}
+        for owner in reversed(owners):
+            if isinstance(owner, Widget) and places.intersection(owner.ancestors):
+                return owner
+        return None
 
     def note_crash(self, error: Exception, what: str) -> None:
         """An error card, and the traceback in a file."""

@@ -29,7 +29,6 @@ _MARK = {"allow": "✓", "ask": "?", "deny": "✗"}
 class Asking(Dialog[PermissionAnswer | str]):
     """A dialog that is deaf until its quiet period is over."""
 
-    AUTO_FOCUS = ""
     deaf_hint: ClassVar[str] = "waiting until nothing is typed ..."
 
     _deaf = True
@@ -54,6 +53,7 @@ class Asking(Dialog[PermissionAnswer | str]):
         if self._deaf and time.monotonic() >= self._until:
             self._deaf = False
             self.hint(self.hint_text)
+            self.call_after_refresh(self._fit)
             self.listen()
 
     def listen(self) -> None:
@@ -77,8 +77,8 @@ class PermissionDialog(Asking):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"choose({number})", show=False) for number in range(1, 8)),
         Binding("escape", "deny", "Deny"),
-        Binding("pageup", "scroll(-1)", show=False),
-        Binding("pagedown", "scroll(1)", show=False),
+        Binding("pageup", "scroll(-1)", show=False, priority=True),
+        Binding("pagedown", "scroll(1)", show=False, priority=True),
     ]
 
     def __init__(self, request: PermissionRequest) -> None:

@@ -31,6 +31,28 @@ class Dialog(ModalScreen[T]):
             yield from self.foot()
             yield Static(self.hint_text, markup=False, classes="dialog-hint")
 
+    AUTO_FOCUS = ""
+
+    def on_mount(self) -> None:
+        """The options have the keys; where there are none, the body has them and scrolls."""
+        foot = [each for each in self.query("OptionList, Input") if each.focusable]
+        (foot[0] if foot else self.query_one(".dialog-body")).focus()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        """What is below the body is always seen: the body has the rows that are left, and scrolls."""
+        if self.wide:
+            return
+        body = self.query_one(".dialog-body")
+        room = self.size.height - 4
+        for each in self.query("OptionList"):
+            each.styles.max_height = max(3, room // 2)
+        others = [child for child in self.query_one(".dialog").children if child is not body]
+        taken = sum(child.outer_size.height + child.styles.margin.height for child in others if child.display)
+        body.styles.max_height = max(2, room - taken)
+
     def body(self) -> Iterable[Widget]:
         """What may be long."""
         return ()

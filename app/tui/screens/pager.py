@@ -22,6 +22,7 @@ class PagerScreen(Dialog[None]):
         self._path = path
 
     def on_mount(self) -> None:
+        super().on_mount()
         body = self.query_one(".dialog-body")
         body.focus()
         body.scroll_end(animate=False)

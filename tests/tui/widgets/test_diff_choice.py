@@ -5,12 +5,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from whimbrel.app.tui.widgets.diff_model import Choice, DiffFile, parse_diff
 
 
 def git(folder: Path, *args: str, stdin: bytes | None = None) -> bytes:
-    base = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "core.autocrlf=false", "-C", str(folder)]
+    base = [
+        "git",
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b.c",
+        "-c",
+        "core.autocrlf=false",
+        "-C",
+        str(folder),
+    ]
     done = subprocess.run([*base, *args], input=stdin, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
@@ -38,7 +47,11 @@ def repository(tmp_path: Path) -> Path:
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "start")
 
-    changed = numbers.replace("line 3\n", "LINE 3\nnew\n").replace("line 50\n", "").replace("line 90\n", "l\nm\nn\n")
+    changed = (
+        numbers.replace("line 3\n", "LINE 3\nnew\n")
+        .replace("line 50\n", "")
+        .replace("line 90\n", "l\nm\nn\n")
+    )
     (tmp_path / "plain.txt").write_text("first\n" + changed)
     (tmp_path / "crlf.txt").write_bytes(changed.replace("\n", "\r\n").encode())
     (tmp_path / "open end.txt").write_text("b\n" + "a\n" * 19 + "last\n")
@@ -75,7 +88,9 @@ def expected(repository: Path, choice: Choice, index: int, file: DiffFile) -> li
         for line in hunk.lines:
             if line[0] in " +":
                 new.append(as_bytes(line[1:]))
-        open_end = hunk.lines[-1].startswith("\\") or (len(hunk.lines) > 1 and hunk.lines[-2].startswith("\\"))
+        open_end = hunk.lines[-1].startswith("\\") or (
+            len(hunk.lines) > 1 and hunk.lines[-2].startswith("\\")
+        )
         end = start + hunk.old_count
         rest = old[end:]
         if open_end:
