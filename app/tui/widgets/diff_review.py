@@ -85,7 +85,7 @@ class DiffReview(DiffView):
         self._at = stops[max(0, min(len(stops) - 1, at + step))]
         self.forget_strips()
         y = self._row_of(self._at)
-        top, height = self.scroll_offset.y, self.size.height
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
         if not top <= y < top + height - 2:
             self.scroll_to(y=max(0, y - 2), animate=False)
 

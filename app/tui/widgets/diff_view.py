@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import ClassVar, Literal
 
@@ -20,7 +20,7 @@ from .diff_model import DiffFile, parse_diff
 from .diff_rows import Row, changed_words, split_rows, unified_rows, widest
 from .expandable import styled
 from .plain_text import clean_line, one_line
-from .strips_widget import Palette, select_in, strip_of
+from .strips_widget import CODE_COLOURS, Palette, select_in, strip_of
 
 __all__ = ["DiffView", "Layout"]
 
@@ -42,38 +42,27 @@ class DiffView(ScrollView, can_focus=True):
         ("n", "go(1)", "Next hunk"),
         ("p", "go(-1)", "Previous hunk"),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"diff--{name}"
-        for name in (
-            "file", "hunk", "muted", "added", "removed", "added-word", "removed-word", "blank", "cursor",
-            "wanted", "refused", "keyword", "string", "comment", "number", "name",
-        )
-    }  # fmt: skip
+    COLOURS: ClassVar[Mapping[str, str]] = {
+        **CODE_COLOURS,
+        "string": "$text-warning",
+        "file": "bold on $panel",
+        "hunk": "$text-accent",
+        "muted": "$foreground 60%",
+        "added": "on $success 20%",
+        "removed": "on $error 20%",
+        "added-word": "bold on $success 45%",
+        "removed-word": "bold on $error 45%",
+        "blank": "on $foreground 3%",
+        "cursor": "bold on $accent 30%",
+        "wanted": "$text-success",
+        "refused": "$text-error",
+    }
     DEFAULT_CSS = """
     DiffView {
         color: $foreground; background: $background; height: 1fr;
-        & > .diff--file { text-style: bold; background: $panel; }
-        & > .diff--hunk { color: $text-accent; }
-        & > .diff--muted { color: $text-muted; }
-        & > .diff--added { background: $success 20%; }
-        & > .diff--removed { background: $error 20%; }
-        & > .diff--added-word { background: $success 45%; text-style: bold; }
-        & > .diff--removed-word { background: $error 45%; text-style: bold; }
-        & > .diff--blank { background: $foreground 3%; }
-        & > .diff--cursor { background: $accent 30%; text-style: bold; }
-        & > .diff--wanted { color: $text-success; }
-        & > .diff--refused { color: $text-error; }
-        & > .diff--keyword { color: $text-accent; }
-        & > .diff--string { color: $text-warning; }
-        & > .diff--comment { color: $text-muted; text-style: italic; }
-        & > .diff--number { color: $text-secondary; }
-        & > .diff--name { color: $text-primary; }
-        &:ansi {
-            & > .diff--added, & > .diff--added-word { color: ansi_green; background: ansi_default; }
-            & > .diff--removed, & > .diff--removed-word { color: ansi_red; background: ansi_default; }
-            & > .diff--added-word, & > .diff--removed-word { text-style: reverse; }
-            & > .diff--cursor { background: ansi_default; text-style: reverse; }
-        }
+        scrollbar-size: 1 1; scrollbar-color: $foreground 25%; scrollbar-background: $background;
+        scrollbar-color-hover: $accent; scrollbar-color-active: $accent;
+        scrollbar-background-hover: $background;
     }
     """
 
@@ -145,7 +134,7 @@ class DiffView(ScrollView, can_focus=True):
         return self._split
 
     def _lay_out(self) -> None:
-        width = self.size.width
+        width = self.scrollable_content_region.width
         split = self.wanted_layout == "split" or (self.wanted_layout == "auto" and width >= SPLIT_FROM)
         if split != self._split or not self.rows:
             self._split = split
@@ -164,7 +153,7 @@ class DiffView(ScrollView, can_focus=True):
             self.set_timer(0.001, self._more_rows)
 
     def _set_size(self) -> None:
-        width = self.size.width
+        width = self.scrollable_content_region.width
         self.virtual_size = Size(width + max(0, self._widest - self._code_width(width)), len(self.rows))
 
     def _code_width(self, width: int) -> int:
@@ -185,12 +174,12 @@ class DiffView(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         x, top = self.scroll_offset
-        width = self.size.width
+        width = self.scrollable_content_region.width
         return self._strip(top + y, x, width).apply_offsets(0, top + y)
 
     def _strip(self, y: int, x: int, width: int) -> Strip:
         if self._palette is None:
-            self._palette = Palette(self, "diff--")
+            self._palette = Palette(self, self.COLOURS)
         if y >= len(self.rows):
             return Strip.blank(width, self.rich_style)
         key = (y, x, width)
@@ -331,7 +320,7 @@ class DiffView(ScrollView, can_focus=True):
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         first = selection.start.y if selection.start else 0
         last = selection.end.y + 1 if selection.end else len(self.rows)
-        width = self.size.width
+        width = self.scrollable_content_region.width
         texts = [self._strip(y, 0, width).text.rstrip() for y in range(first, min(last, len(self.rows)))]
         moved = Selection(
             selection.start - (0, first) if selection.start else None,

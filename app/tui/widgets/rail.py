@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -27,22 +27,20 @@ class Rail(StripsWidget):
     second while something runs, else never. One line high it shows the essentials in that line."""
 
     RATE = 10
-    COLOURS = "rail--"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"rail--{name}" for name in ("title", "muted", "done", "bad", "running", "line", "bar", "note")
+    COLOURS: ClassVar[Mapping[str, str]] = {
+        "title": "bold",
+        "muted": "$foreground 60%",
+        "done": "$text-success",
+        "bad": "$text-error",
+        "running": "$text-warning bold",
+        "line": "$foreground 38%",
+        "bar": "$text-accent",
+        "note": "$foreground 60% italic",
     }
     DEFAULT_CSS = """
     Rail {
         height: 1fr; width: 36; color: $foreground; background: $surface; padding: 0 1;
         &.-line { height: 1; width: 1fr; }
-        & > .rail--title { text-style: bold; }
-        & > .rail--muted { color: $text-muted; }
-        & > .rail--done { color: $text-success; }
-        & > .rail--bad { color: $text-error; }
-        & > .rail--running { color: $text-warning; text-style: bold; }
-        & > .rail--line { color: $text-disabled; }
-        & > .rail--bar { color: $text-accent; }
-        & > .rail--note { color: $text-muted; text-style: italic; }
     }
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.content import Content, Span
@@ -23,14 +23,14 @@ class Reasoning(Expandable):
     """Streams like an answer: what was laid out once is not laid out again."""
 
     RATE = 10
-    COLOURS = "reasoning--"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"reasoning--head", "reasoning--muted", "reasoning--text"}
+    COLOURS: ClassVar[Mapping[str, str]] = {
+        "head": "italic",
+        "text": "$foreground 60%",
+    }
     DEFAULT_CSS = """
     Reasoning {
         height: auto; width: 1fr; color: $text-muted; padding: 0 1; border-left: outer $panel;
         &:focus { border-left: outer $accent; }
-        & > .reasoning--head { text-style: italic; }
-        & > .reasoning--text { color: $text-muted; }
     }
     """
 
@@ -89,6 +89,19 @@ class Reasoning(Expandable):
         self._tail, self._words, self._settled, self._took = "", 0, [], None
         self._width = 0
         self.changed()
+
+    def renew(self) -> Callable[[], Reasoning] | None:
+        """What makes this widget again; None while it grows."""
+        if self._took is None:
+            return None
+        text, took, expanded, classes = self.text, self._took, self.expanded, " ".join(self.classes)
+
+        def make() -> Reasoning:
+            made = Reasoning(text, classes=classes)
+            made._took, made.expanded = took, expanded
+            return made
+
+        return make
 
     def _show(self) -> None:
         self._waiting = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.content import Content
@@ -12,13 +12,9 @@ from textual.timer import Timer
 
 from .markdown_lines import CodeLines, code_lines, lines_of
 from .markdown_source import Block, CodeBlock, MarkdownSource
-from .strips_widget import StripsWidget, strip_of
+from .strips_widget import CODE_COLOURS, StripsWidget, strip_of
 
 __all__ = ["StreamingMarkdown"]
-
-_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-TEXT_STYLES = (*_HEADINGS, "strong", "em", "s", "code", "link", "quote", "rule", "bullet")
-CODE_STYLES = ("block", "keyword", "string", "comment", "number", "name")
 
 
 class StreamingMarkdown(StripsWidget):
@@ -29,29 +25,27 @@ class StreamingMarkdown(StripsWidget):
     terminal (OSC 8) only for web and mail addresses.
     """
 
-    COLOURS = "markdown--"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"markdown--{name}" for name in (*TEXT_STYLES, *CODE_STYLES)}
+    COLOURS: ClassVar[Mapping[str, str]] = {
+        **CODE_COLOURS,
+        "h1": "$text-primary bold underline",
+        "h2": "$text-primary bold",
+        "h3": "$text-secondary bold",
+        "h4": "bold",
+        "h5": "bold",
+        "h6": "bold",
+        "strong": "bold",
+        "em": "italic",
+        "s": "strike",
+        "code": "$text-warning",
+        "link": "$text-accent underline",
+        "quote": "$foreground 60%",
+        "rule": "$foreground 38%",
+        "bullet": "$text-secondary",
+        "block": "on $foreground 5%",
+    }
     DEFAULT_CSS = """
     StreamingMarkdown {
         height: auto; width: 1fr; color: $foreground;
-        & > .markdown--h1 { color: $text-primary; text-style: bold underline; }
-        & > .markdown--h2 { color: $text-primary; text-style: bold; }
-        & > .markdown--h3 { color: $text-secondary; text-style: bold; }
-        & > .markdown--h4, & > .markdown--h5, & > .markdown--h6 { text-style: bold; }
-        & > .markdown--strong { text-style: bold; }
-        & > .markdown--em { text-style: italic; }
-        & > .markdown--s { text-style: strike; }
-        & > .markdown--code { color: $text-warning; }
-        & > .markdown--link { color: $text-accent; text-style: underline; }
-        & > .markdown--quote { color: $text-muted; }
-        & > .markdown--rule { color: $text-disabled; }
-        & > .markdown--bullet { color: $text-secondary; }
-        & > .markdown--block { background: $foreground 5%; }
-        & > .markdown--keyword { color: $text-accent; }
-        & > .markdown--string { color: $text-success; }
-        & > .markdown--comment { color: $text-muted; text-style: italic; }
-        & > .markdown--number { color: $text-warning; }
-        & > .markdown--name { color: $text-primary; }
     }
     """
     RATE = 20
@@ -127,6 +121,13 @@ class StreamingMarkdown(StripsWidget):
         self.forget_strips()
         if self.is_mounted:
             self.refresh(layout=True)
+
+    def renew(self) -> Callable[[], StreamingMarkdown] | None:
+        """What makes this widget again; None while it grows."""
+        if not self.finished:
+            return None
+        text, classes = self.source, " ".join(self.classes)
+        return lambda: StreamingMarkdown(text, classes=classes)
 
     def _take(self, text: str) -> None:
         self._text.append(text)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from rich.segment import Segment
-from textual.cache import LRUCache
 from textual.content import Content
 from textual.geometry import Size
 from textual.selection import Selection
@@ -13,26 +14,60 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.widget import Widget
 
-__all__ = ["Palette", "StripsWidget", "select_in", "strip_of"]
+__all__ = ["CODE_COLOURS", "Palette", "StripsWidget", "select_in", "strip_of"]
+
+
+CODE_COLOURS: Mapping[str, str] = {
+    "keyword": "$text-accent",
+    "string": "$text-success",
+    "comment": "$foreground 60% italic",
+    "number": "$text-secondary",
+    "name": "$text-primary",
+}
+"""What ``code_style`` tells apart."""
+_ON_16_COLOURS = {"$foreground 60%": "dim", "$foreground 38%": "dim", "$text-secondary": "ansi_cyan"}
+_PART = re.compile(r"\$[\w-]+(?: \d+%)?")
+_parsed: dict[tuple[str, str], Style] = {}
 
 
 class Palette:
-    """Styles by name, out of a widget's component classes."""
+    """Styles by the names of a widget's ``COLOURS``.
 
-    def __init__(self, widget: Widget, prefix: str) -> None:
+    Component classes would do the same, at the price of a node of the style sheet for each class
+    of each widget that is ever mounted.
+    """
+
+    def __init__(self, widget: Widget, colours: Mapping[str, str]) -> None:
         self.base = widget.visual_style
-        self._widget = widget
-        self._prefix = prefix
-        self._known: dict[str, Style] = {}
+        self._colours = colours
+        self._theme = widget.app.theme
+        self._variables = widget.app.theme_variables
+        self._ansi = widget.app.native_ansi_color or self._theme.startswith("ansi")
 
     def __call__(self, name: str | Style) -> Style:
         if isinstance(name, Style):
             return name
-        style = self._known.get(name)
+        spec = self._colours.get(name, "")
+        key = (self._theme, spec)
+        style = _parsed.get(key)
         if style is None:
-            style = self._widget.get_visual_style(self._prefix + name, partial=True)
-            self._known[name] = style
+            style = (
+                Style.parse(on_16_colours(spec) if self._ansi else spec, self._variables) if spec else Style()
+            )
+            _parsed[key] = style
         return style
+
+
+def on_16_colours(spec: str) -> str:
+    """A style for terminals with few colours: no tinted backgrounds, on which text could vanish."""
+    colours, _, background = spec.partition("on ")
+    more = " ".join(word for word in background.split() if word in ("bold", "italic", "underline", "reverse"))
+    colours = _PART.sub(lambda match: _ON_16_COLOURS.get(match.group(), match.group()), colours)
+    if not colours.strip() and (match := _PART.search(background)):
+        # The background was the message: its colour moves to the text.
+        variable = match.group().split(" ")[0]
+        colours = "" if variable in ("$foreground", "$panel") else variable
+    return f"{colours} {more}".strip()
 
 
 def strip_of(content: Content, palette: Palette, background: str = "") -> Strip:
@@ -67,8 +102,8 @@ class StripsWidget(Widget):
     """Shows what ``strips_for`` gives for a width. Give the class ``height: auto``."""
 
     ALLOW_SELECT = True
-    COLOURS = ""
-    """Prefix of the component classes that ``palette`` looks styles up under."""
+    COLOURS: ClassVar[Mapping[str, str]] = {}
+    """Names of styles in lines, and what they are."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -115,11 +150,3 @@ class StripsWidget(Widget):
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         text = "\n".join(strip.text.rstrip() for strip in self.strips_for(self.size.width))
         return selection.extract(text), "\n"
-
-
-def cached_lines(contents: Iterable[Content], palette: Palette) -> list[Strip]:
-    """All of them as strips."""
-    return [strip_of(content, palette) for content in contents]
-
-
-StripCache = LRUCache[tuple[int, int], Strip]

@@ -70,7 +70,7 @@ def went_badly(name: str, data: Any) -> bool:
     fields = _dict(data)
     if name == "run_tests":
         counts = _dict(fields.get("counts"))
-        return any(counts.get(kind) for kind in ("failed", "error", "collection_error"))
+        return any(counts.get(kind) for kind in ("failed", "error", "timeout", "collection_error"))
     return name == "bash" and fields.get("exit_code") not in (0, None)
 
 

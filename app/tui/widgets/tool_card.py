@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.content import Content
@@ -12,6 +12,7 @@ from textual.timer import Timer
 from ...agent.events import ToolFinished, ToolProgress, ToolStarted
 from .expandable import Expandable, seconds, spread, styled
 from .plain_text import one_line
+from .strips_widget import CODE_COLOURS
 from .tool_body import body_of, outcome_of, subject_line, went_badly
 
 __all__ = ["ToolCard"]
@@ -26,35 +27,25 @@ ICONS = {
 class ToolCard(Expandable):
     """Shows ``started`` at once, then progress, then the result. Never interprets any of it."""
 
-    COLOURS = "card--"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"card--{name}"
-        for name in (
-            "icon", "title", "subject", "muted", "ok", "error", "active", "added", "removed", "hunk",
-            "name", "keyword", "string", "comment", "number",
-        )
-    }  # fmt: skip
+    COLOURS: ClassVar[Mapping[str, str]] = {
+        **CODE_COLOURS,
+        "icon": "$text-secondary",
+        "title": "bold",
+        "subject": "$foreground",
+        "muted": "$foreground 60%",
+        "ok": "$text-success",
+        "error": "$text-error",
+        "active": "$text-warning bold",
+        "added": "$text-success",
+        "removed": "$text-error",
+        "hunk": "$text-accent",
+    }
     DEFAULT_CSS = """
     ToolCard {
         height: auto; width: 1fr; color: $foreground; padding: 0 1; border-left: outer $panel-lighten-1;
         &:focus { border-left: outer $accent; background: $foreground 4%; }
         &.-running { border-left: outer $warning; }
         &.-failed { border-left: outer $error; }
-        & > .card--icon { color: $text-secondary; }
-        & > .card--title { text-style: bold; }
-        & > .card--subject { color: $foreground; }
-        & > .card--muted { color: $text-muted; }
-        & > .card--ok { color: $text-success; }
-        & > .card--error { color: $text-error; }
-        & > .card--active { color: $text-warning; text-style: bold; }
-        & > .card--added { color: $text-success; }
-        & > .card--removed { color: $text-error; }
-        & > .card--hunk { color: $text-accent; }
-        & > .card--name { color: $text-primary; }
-        & > .card--keyword { color: $text-accent; }
-        & > .card--string { color: $text-success; }
-        & > .card--comment { color: $text-muted; }
-        & > .card--number { color: $text-warning; }
     }
     """
 
@@ -108,6 +99,20 @@ class ToolCard(Expandable):
         self.remove_class("-running")
         self.set_class(event.is_error, "-failed")
         self.changed()
+
+    def renew(self) -> Callable[[], ToolCard] | None:
+        """What makes this widget again; None while the tool runs."""
+        started, finished, opened = self.started, self.finished, (self.expanded, self.shows_all)
+        if finished is None:
+            return None
+
+        def make() -> ToolCard:
+            made = ToolCard(started)
+            made.expanded, made.shows_all = opened
+            made.finish(finished)
+            return made
+
+        return make
 
     def _tick(self) -> None:
         self.changed()
