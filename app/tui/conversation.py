@@ -1,20 +1,18 @@
 """The conversation as it is seen: one widget for each thing said, done or found, newest last.
 
-It holds widgets, not the story: the story is in the session. So the oldest widgets may leave
-when there are many, and come back from the session.
+It holds widgets, not the story: the story is in the session. Which of them are mounted is the
+business of ``ConversationView``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from textual.app import ComposeResult
-from textual.binding import BindingType
-from textual.containers import VerticalScroll
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
+
+from .widgets.conversation_view import ConversationView, Shelved
 
 if TYPE_CHECKING:
     # The first paint needs none of them, and they cost more than it.
@@ -23,62 +21,34 @@ if TYPE_CHECKING:
     from .widgets.streaming_markdown import StreamingMarkdown
     from .widgets.tool_card import ToolCard
 
-MAX_WIDGETS = 400
-"""More than this, and the oldest quarter leaves."""
+
+class Line(Static):
+    """Text as it is, with a class for its looks; it can leave the screen and be made again."""
+
+    def __init__(self, text: str, looks: str) -> None:
+        super().__init__(text, markup=False, classes=looks)
+        self.text = text
+        self._looks = looks
+
+    def renew(self) -> Callable[[], Widget]:
+        text, looks = self.text, self._looks
+        return lambda: Line(text, looks)
 
 
 class UserMessage(Static):
-    """What the person said; ``place`` is its number in the session, where it has one."""
+    """What the person said."""
 
-    def __init__(self, text: str, place: int = 0) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__(text, markup=False, classes="said")
         self.said = text
-        self.place = place
+
+    def renew(self) -> Callable[[], Widget]:
+        text = self.said
+        return lambda: UserMessage(text)
 
 
-class Note(Static):
-    """One line about what goes on."""
-
-    def __init__(self, text: str, kind: str = "info") -> None:
-        super().__init__(text, markup=False, classes=f"note {kind}")
-
-
-class ErrorCard(Static):
-    """Something that failed: what happened and what to do next."""
-
-    def __init__(self, text: str, hint: str = "") -> None:
-        super().__init__(f"{text}\n{hint}" if hint else text, markup=False, classes="error-card")
-
-
-class Outcome(Static):
-    """How a run ended."""
-
-    def __init__(self, text: str, good: bool) -> None:
-        super().__init__(text, markup=False, classes=f"outcome {'good' if good else 'bad'}")
-
-
-class Earlier(Static):
-    """Stands for what is not shown; a click or Enter brings some of it back."""
-
-    can_focus = True
-    BINDINGS: ClassVar[list[BindingType]] = [("enter", "more", "Show earlier")]
-
-    class More(Message):
-        """Earlier messages are wanted."""
-
-    def __init__(self) -> None:
-        super().__init__("earlier messages are in the session · click or press Enter to show some",
-                         markup=False, classes="earlier")  # fmt: skip
-
-    def action_more(self) -> None:
-        self.post_message(self.More())
-
-    def on_click(self) -> None:
-        self.action_more()
-
-
-class Conversation(VerticalScroll):
-    """Widgets in order; follows the end as long as the person has not scrolled away from it."""
+class Conversation(ConversationView):
+    """What runs and sessions show themselves in; see ``feed.Shows``."""
 
     can_focus = True
 
@@ -89,21 +59,15 @@ class Conversation(VerticalScroll):
         self._cards: dict[str, ToolCard] = {}
         self._step: list[Widget] = []
         """What the step now streaming has put up: a discarded step takes it away."""
-        self.last_answer = ""
         self._pieces: list[str] = []
-
-    def compose(self) -> ComposeResult:
-        return []
-
-    def on_mount(self) -> None:
-        self.anchor()
+        self.last_answer = ""
 
     # ------------------------------------------------------------------ what happens
 
-    def say(self, text: str, place: int = 0) -> None:
+    def say(self, text: str) -> None:
         """The person's words."""
         self.end_step()
-        self._put(UserMessage(text, place))
+        self._put(UserMessage(text))
         self.anchor()
 
     def text(self, piece: str) -> None:
@@ -167,71 +131,45 @@ class Conversation(VerticalScroll):
         self.end_step()
         card = self._cards.pop(event.call_id, None)
         if card is None:
-            from ..agent.events import ToolStarted
-            from .widgets.tool_card import ToolCard
-
-            started = ToolStarted(call_id=event.call_id, name=event.name, permission="", arguments={})
-            card = ToolCard(started)
+            card = card_of(event)
             self._put(card)
         card.finish(event)
 
     def note(self, text: str, kind: str = "info") -> None:
         """One line about what goes on."""
-        self._put(Note(text, kind))
+        self._put(Line(text, f"note {kind}"))
 
     def error(self, text: str, hint: str = "") -> None:
-        """Something failed."""
-        self._put(ErrorCard(text, hint))
+        """Something failed: what happened and what to do next."""
+        self._put(Line(f"{text}\n{hint}" if hint else text, "error-card"))
 
-    def outcome(self, widget: Widget) -> None:
+    def outcome(self, text: str, *, good: bool) -> None:
         """How the run ended."""
         self.end_step()
-        self._put(widget)
+        self._put(Line(text, "outcome good" if good else "outcome bad"))
+
+    # ------------------------------------------------------------------ all of it
 
     @property
     def running(self) -> Mapping[str, str]:
         """Calls that run now: their ids and one line about each."""
         return _Running(self._cards)
 
-    # ------------------------------------------------------------------ looking around
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """(number, words) of everything that holds words, newest first."""
+        entries = self.entries()
+        for index in range(len(entries) - 1, -1, -1):
+            if entries[index].text:
+                yield index, entries[index].text
 
-    def turns(self) -> list[UserMessage]:
-        """The person's messages that are shown."""
-        return list(self.query(UserMessage))
-
-    def jump(self, by: int) -> None:
-        """To the turn before or after the one at the top."""
-        self._go(self.turns(), by)
-
-    def _go(self, places: list[Any], by: int) -> None:
-        tops = [(place.virtual_region.y, place) for place in places]
-        now = round(self.scroll_y)
-        if by < 0:
-            before = [place for top, place in tops if top < now]
-            target = before[-1] if before else None
-        else:
-            after = [place for top, place in tops if top > now]
-            target = after[0] if after else None
-        if target is not None:
-            self.release_anchor()
-            self.scroll_to_widget(target, top=True, animate=False)
-        elif by > 0:
-            self.scroll_end(animate=False)
-            self.anchor()
-
-    def texts(self) -> Iterator[tuple[Widget, str]]:
-        """Every widget that holds words, with them; newest first."""
-        for child in reversed(self.children):
-            text = text_of(child)
-            if text:
-                yield child, text
-
-    def show_place(self, widget: Widget) -> None:
-        """Scrolls to a widget and marks it for a moment."""
-        self.release_anchor()
-        self.scroll_to_widget(widget, top=True, animate=False)
-        widget.add_class("found")
-        self.set_timer(2.0, lambda: widget.remove_class("found"))
+    async def show_place(self, index: int) -> None:
+        """Scrolls to the entry of that number and marks it for a moment."""
+        entries = self.entries()
+        if index < len(entries):
+            widget = await self.reveal(entries[index])
+            if widget is not None:
+                widget.add_class("found")
+                self.set_timer(2.0, lambda: widget.remove_class("found"))
 
     def clear(self) -> None:
         """Nothing is shown; the session is as it was."""
@@ -241,11 +179,21 @@ class Conversation(VerticalScroll):
         self.last_answer = ""
         self.remove_children()
 
-    def put_first(self, widgets: list[Widget]) -> None:
-        """Earlier things, above what is shown."""
-        self.mount_all(widgets, before=0) if self.children else self.mount_all(widgets)
+    def show_past(self, past: Past) -> None:
+        """A recorded conversation in place of what is shown."""
+        self.clear()
+        self.last_answer = past.last_answer
+        self.call_next(self._put_past, past.items)
+
+    def _put_past(self, items: Sequence[Shelved]) -> None:
+        self.put_shelved(items)
+        self.anchor()
 
     # ------------------------------------------------------------------ inside
+
+    def watch_virtual_size(self) -> None:
+        # What was put up has its place now, so what must be made of it is known.
+        self.settle_soon()
 
     def _end_reasoning(self) -> None:
         if self._reasoning is not None:
@@ -256,15 +204,103 @@ class Conversation(VerticalScroll):
         if step:
             self._step.append(widget)
         self.mount(widget)
-        if len(self.children) > MAX_WIDGETS:
-            self._shed()
+        self.settle_soon()
 
-    def _shed(self) -> None:
-        busy: set[Widget] = {*self._step, *self._cards.values()}
-        old = [child for child in self.children[: MAX_WIDGETS // 4] if child not in busy]
-        self.remove_children([child for child in old if not isinstance(child, Earlier)])
-        if not self.query(Earlier):
-            self.mount(Earlier(), before=0)
+
+class Past:
+    """Takes a recorded session as a conversation takes a live run, and makes no widget before it is seen."""
+
+    def __init__(self) -> None:
+        self.items: list[Shelved] = []
+        self.last_answer = ""
+        self._pieces: list[str] = []
+        self._thoughts: list[str] = []
+        self._open: dict[str, list[ToolFinished]] = {}
+
+    def say(self, text: str) -> None:
+        self.end_step()
+        self.items.append(Shelved(lambda: UserMessage(text), text, turn=True, height=3 + text.count("\n")))
+
+    def text(self, piece: str) -> None:
+        self._pieces.append(piece)
+
+    def reasoning(self, piece: str) -> None:
+        self._thoughts.append(piece)
+
+    def end_step(self) -> None:
+        if self._thoughts:
+            thought = "".join(self._thoughts)
+            self.items.append(Shelved(lambda: _reasoning(thought), thought, height=2))
+            self._thoughts.clear()
+        if self._pieces:
+            answer = self.last_answer = "".join(self._pieces)
+            self.items.append(Shelved(lambda: _answer(answer), answer, height=2 + len(answer) // 70))
+            self._pieces.clear()
+
+    def discard_step(self, reason: str) -> None:
+        self._pieces.clear()
+        self._thoughts.clear()
+
+    def tool_started(self, event: ToolStarted) -> None:
+        self.end_step()
+        results: list[ToolFinished] = []
+        self._open[event.call_id] = results
+        self.items.append(Shelved(lambda: _card(event, results), _call_words(event), height=1))
+
+    def tool_progress(self, event: ToolProgress) -> None:
+        return
+
+    def tool_finished(self, event: ToolFinished) -> None:
+        self.end_step()
+        results = self._open.pop(event.call_id, None)
+        if results is not None:
+            results.append(event)
+        else:
+            self.items.append(Shelved(lambda: _finished(event), event.text, height=1))
+
+    def note(self, text: str, kind: str = "info") -> None:
+        self.items.append(Shelved(lambda: Line(text, f"note {kind}"), text, height=1))
+
+
+def card_of(event: ToolFinished) -> ToolCard:
+    """The card of a call whose start was not seen."""
+    from ..agent.events import ToolStarted
+    from .widgets.tool_card import ToolCard
+
+    return ToolCard(ToolStarted(call_id=event.call_id, name=event.name, permission="", arguments={}))
+
+
+def _finished(event: ToolFinished) -> Widget:
+    card = card_of(event)
+    card.finish(event)
+    return card
+
+
+def _card(started: ToolStarted, results: Sequence[ToolFinished]) -> Widget:
+    from .widgets.tool_card import ToolCard
+
+    card = ToolCard(started)
+    for event in results:
+        card.finish(event)
+    return card
+
+
+def _answer(text: str) -> Widget:
+    from .widgets.streaming_markdown import StreamingMarkdown
+
+    return StreamingMarkdown(text)
+
+
+def _reasoning(text: str) -> Widget:
+    from .widgets.reasoning import Reasoning
+
+    return Reasoning(text)
+
+
+def _call_words(event: ToolStarted) -> str:
+    from ..agent.permissions import subject_of
+
+    return f"{event.name} {' '.join(subject_of(event.arguments).split())}"[:200]
 
 
 class _Running(Mapping[str, str]):
@@ -274,22 +310,10 @@ class _Running(Mapping[str, str]):
         self._cards = cards
 
     def __getitem__(self, call_id: str) -> str:
-        from ..agent.permissions import subject_of
-
-        started = self._cards[call_id].started
-        return f"{started.name} {' '.join(subject_of(started.arguments).split())}"[:200]
+        return _call_words(self._cards[call_id].started)
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._cards))
 
     def __len__(self) -> int:
         return len(self._cards)
-
-
-def text_of(widget: Widget) -> str:
-    """The words a widget of the conversation shows."""
-    if isinstance(widget, UserMessage):
-        return widget.said
-    if isinstance(widget, Note | ErrorCard | Outcome):
-        return str(widget.content)
-    return str(getattr(widget, "source", "") or getattr(widget, "text", ""))

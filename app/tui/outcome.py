@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .conversation import Outcome
-
-
-def outcome_of(result: Mapping[str, Any]) -> Outcome:
-    """The widget for a result."""
-    return Outcome("\n".join(outcome_lines(result)), result.get("exit_code") == 0)
-
 
 def outcome_lines(result: Mapping[str, Any]) -> list[str]:
     """Plain text, most important first."""

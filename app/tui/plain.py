@@ -41,7 +41,7 @@ class PlainTalk:
     ) -> None:
         self._runs = Runs(launch, latest=launch.latest, session_id=launch.resume or "")
         self._read = read or input
-        self._write = write or (lambda text: write_line(sys.stdout, visible_lines(text)))
+        self._write = write or _write_lines
         self._answer: list[str] = []
         self._thinking = False
 
@@ -237,6 +237,10 @@ class PlainTalk:
             return self._read(prompt).strip()
         except (EOFError, KeyboardInterrupt):
             return None
+
+
+def _write_lines(text: str) -> None:
+    write_line(sys.stdout, visible_lines(text))
 
 
 def visible_lines(text: str) -> str:

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from ..agent.events import ToolFinished, ToolStarted
 from ..sessions.store import SessionEvent
 from .feed import Shows
 
-WINDOW = 60
-"""Messages shown at first; the rest comes when it is asked for."""
-
 
 class Speaks(Shows, Protocol):
     """A conversation that shows what the person said, too."""
 
-    def say(self, text: str, place: int = 0) -> None: ...
-
-
-@dataclass(frozen=True)
-class Shown:
-    """How far a session was shown."""
-
-    last_seq: int
-    hidden: int
-    """Messages before the first one shown."""
-
-
-def replay_into(events: Sequence[SessionEvent], to: Speaks, *, window: int = WINDOW) -> Shown:
-    """Shows the last ``window`` messages of a session and everything around them."""
-    messages = [index for index, event in enumerate(events) if _visible(event)]
-    hidden = max(0, len(messages) - window)
-    start = messages[hidden] if hidden else 0
-    follow(events[start:], to)
-    return Shown(events[-1].seq if events else 0, hidden)
+    def say(self, text: str) -> None: ...
 
 
 def follow(events: Iterable[SessionEvent], to: Speaks) -> None:
@@ -46,7 +24,7 @@ def follow(events: Iterable[SessionEvent], to: Speaks) -> None:
         if not isinstance(payload, dict):
             continue
         if event.kind == "message":
-            _message(event.seq, payload, to)
+            _message(payload, to)
         elif event.kind == "run_ended":
             to.end_step()
             to.note(f"{payload.get('status', '')}: {payload.get('message', '')}", "ended")
@@ -58,19 +36,11 @@ def follow(events: Iterable[SessionEvent], to: Speaks) -> None:
             to.note(f"denied: {(payload.get('request') or {}).get('subject', '')}", "warning")
 
 
-def _visible(event: SessionEvent) -> bool:
-    return (
-        event.kind == "message"
-        and isinstance(event.payload, dict)
-        and event.payload.get("role") in ("user", "assistant")
-    )
-
-
-def _message(seq: int, payload: dict[str, Any], to: Speaks) -> None:
+def _message(payload: dict[str, Any], to: Speaks) -> None:
     role, parts = payload.get("role"), payload.get("parts") or []
     if role == "user":
         text = "\n".join(str(part.get("text", "")) for part in parts if part.get("kind") == "text")
-        to.say(person_words(text), seq)
+        to.say(person_words(text))
         return
     for part in parts:
         match part.get("kind"):

@@ -26,7 +26,6 @@ class MainActions(Screen[None]):
     conversation: Conversation
     status: StatusLine
     prompt: Prompt
-    _window = 0
 
     # ------------------------------------------------------------------ the state line
 
@@ -99,28 +98,27 @@ class MainActions(Screen[None]):
         self.runs.session_id, self.runs.latest, self.runs.last = info.id, False, {}
         if model and self.runs.options is not None and not self.runs.model_given:
             self.runs.change(model=model)
-        self._window = 0
-        self.show_earlier()
+        self.show_session()
         self.show_state()
 
-    def show_earlier(self) -> None:
-        """Shows the session again with a wider window, from where it can be scrolled up."""
+    def show_session(self) -> None:
+        """Shows the session as it is recorded, in place of what was shown."""
         from ...sessions import SessionStore
-        from ..conversation import Earlier
-        from ..transcript import WINDOW, replay_into
+        from ...sessions.replay import replay
+        from ..conversation import Past
+        from ..transcript import follow
 
-        if not self.runs.session_id or self.runs.driver.running:
-            return
+        past = Past()
         store = SessionStore.open()
         try:
             events = list(store.events(self.runs.session_id))
         finally:
             store.close()
-        self._window += WINDOW
-        self.conversation.clear()
-        shown = replay_into(events, self.conversation, window=self._window)
-        if shown.hidden:
-            self.conversation.put_first([Earlier()])
+        # What was gone back from is in the record, but no part of the conversation.
+        current = {each.seq for each in replay(events).said}
+        follow((event for event in events if event.kind != "message" or event.seq in current), past)
+        past.end_step()
+        self.conversation.show_past(past)
 
     @work
     async def action_rewind(self) -> None:
@@ -134,8 +132,7 @@ class MainActions(Screen[None]):
         done = await self.app.push_screen_wait(RewindScreen(self.runs.session_id))
         if done is None:
             return
-        self._window = 0
-        self.show_earlier()
+        self.show_session()
         self.conversation.note(done.line)
         self.runs.last = {}
         if done.prompt:
@@ -189,8 +186,8 @@ class MainActions(Screen[None]):
 
     # ------------------------------------------------------------------ looking around
 
-    def action_jump(self, by: int) -> None:
-        self.conversation.jump(by)
+    async def action_jump(self, by: int) -> None:
+        await self.conversation.jump_turn(by)
 
     def action_page(self, by: int) -> None:
         if by < 0:
@@ -211,7 +208,9 @@ class MainActions(Screen[None]):
     async def action_find(self) -> None:
         from .find import FindScreen
 
-        await self.app.push_screen_wait(FindScreen(self.conversation))
+        place = await self.app.push_screen_wait(FindScreen(self.conversation))
+        if place is not None:
+            await self.conversation.show_place(place)
 
     def action_rail(self) -> None:
         self.toggle_class("no-rail")

@@ -15,11 +15,11 @@ from textual.widgets import Footer
 
 from ..commands import COMMANDS, split
 from ..completion import Completer, list_files
-from ..conversation import Conversation, Earlier
+from ..conversation import Conversation
 from ..driver import AskedPermission, AskedQuestion, JobEnded, Told
 from ..feed import show
 from ..keys import MAIN, bindings
-from ..outcome import outcome_of
+from ..outcome import outcome_lines
 from ..prompt import Prompt, PromptArea
 from ..prompt_history import PromptHistory
 from ..runs import Runs
@@ -119,7 +119,8 @@ class MainScreen(MainActions, Screen[None]):
             self.status.progress(event.text)
         elif event.kind == "result":
             self.runs.ended(event.data)
-            self.conversation.outcome(outcome_of(event.data))
+            text = "\n".join(outcome_lines(event.data))
+            self.conversation.outcome(text, good=event.data.get("exit_code") == 0)
         show(event, self.conversation)
 
     def _ended(self, end: JobEnded) -> None:
@@ -201,10 +202,6 @@ class MainScreen(MainActions, Screen[None]):
         self.completer.files = await list_files(self.runs.launch.repository)
         if self.completer.files:
             self.prompt.area.look_for_completions()
-
-    def on_earlier_more(self, event: Earlier.More) -> None:
-        event.stop()
-        self.show_earlier()
 
     # ------------------------------------------------------------------ keys with two meanings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,9 +11,9 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from ....sandbox.base.errors import WhimbrelError
-from ...sessions import SessionStore
-from ..conversation import Conversation
-from ..transcript import follow, replay_into
+from ...sessions import SessionEvent, SessionStore
+from ..conversation import Conversation, Past
+from ..transcript import follow
 
 _LOOK_S = 0.5
 
@@ -47,8 +48,10 @@ class WatchScreen(Screen[None]):
             self.conversation.error(error.message, error.hint)
             return
         self._session_id = info.id
-        shown = replay_into(list(self._store.events(info.id)), self.conversation)
-        self._last = shown.last_seq
+        past = Past()
+        follow(self._fresh(), past)
+        past.end_step()
+        self.conversation.show_past(past)
         self.set_interval(_LOOK_S, self._look)
         self._look()
 
@@ -58,13 +61,15 @@ class WatchScreen(Screen[None]):
     def _look(self) -> None:
         info = self._store.find(self._session_id)
         self._head.update(f"watching {info.id} · {info.status} · {info.model} · {info.title}")
-        new = list(self._store.events(self._session_id, after=self._last))
-        if new:
-            self._last = new[-1].seq
-            follow(new, self.conversation)
+        follow(self._fresh(), self.conversation)
+
+    def _fresh(self) -> Iterator[SessionEvent]:
+        for event in self._store.events(self._session_id, after=self._last):
+            self._last = event.seq
+            yield event
 
     def action_close(self) -> None:
         self.dismiss(None)
 
-    def action_jump(self, by: int) -> None:
-        self.conversation.jump(by)
+    async def action_jump(self, by: int) -> None:
+        await self.conversation.jump_turn(by)
