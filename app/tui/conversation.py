@@ -169,6 +169,8 @@ class Conversation(ConversationView):
             widget = await self.reveal(entries[index])
             if widget is not None:
                 widget.add_class("found")
+                # A screen that was covered lays out what is new only with its next refresh.
+                self.set_timer(0.1, lambda: self.scroll_to_widget(widget, top=True, animate=False))
                 self.set_timer(2.0, lambda: widget.remove_class("found"))
 
     def clear(self) -> None:
@@ -190,10 +192,6 @@ class Conversation(ConversationView):
         self.anchor()
 
     # ------------------------------------------------------------------ inside
-
-    def watch_virtual_size(self) -> None:
-        # What was put up has its place now, so what must be made of it is known.
-        self.settle_soon()
 
     def _end_reasoning(self) -> None:
         if self._reasoning is not None:
