@@ -46,7 +46,7 @@ MAIN = (
     Key("page-down", "shift+pagedown,ctrl+pagedown", "page(1)", "Scroll down", priority=True),
     Key("cancel", "ctrl+c", "interrupt", "Copy, clear, stop; twice: quit", priority=True),
     Key("quit", "ctrl+d,ctrl+q", "leave", "Quit", priority=True),
-    Key("suspend", "ctrl+z", "suspend_process", "To the shell", priority=True),
+    Key("suspend", "ctrl+z", "app.suspend_process", "To the shell", priority=True),
 )
 """Keys of the conversation; dialogs have their own and show them."""
 

@@ -5,14 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, TypeVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
 T = TypeVar("T")
+
+
+class Head(Horizontal):
+    """The title with a mark that closes by mouse what Escape closes by key."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(classes="dialog-head")
+        self._title = title
+
+    def compose(self) -> ComposeResult:
+        yield Static(self._title, markup=False, classes="dialog-title")
+        yield Push("✕ close", "escape")
+
+
+class Push(Static):
+    """A word to click, which does what a key of its screen does."""
+
+    def __init__(self, text: str, key: str) -> None:
+        super().__init__(text, markup=False, classes="push")
+        self._key = key
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        self.app.simulate_key(self._key)
 
 
 class Dialog(ModalScreen[T]):
@@ -25,7 +50,7 @@ class Dialog(ModalScreen[T]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog wide" if self.wide else "dialog"):
-            yield Static(self.title_text, markup=False, classes="dialog-title")
+            yield Head(self.title_text)
             with VerticalScroll(classes="dialog-body"):
                 yield from self.body()
             yield from self.foot()

@@ -14,6 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from .dialog import Head
+
 V = TypeVar("V")
 T = TypeVar("T")
 
@@ -50,7 +52,7 @@ class Listing(ModalScreen[T], Generic[T, V]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog wide" if self.wide else "dialog"):
-            yield Static(self.title_text, markup=False, classes="dialog-title")
+            yield Head(self.title_text)
             yield Input(placeholder=self.search_text, id="search")
             yield OptionList(markup=False)
             yield Static(self.hint_text, markup=False, classes="dialog-hint")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ..widgets.diff_review import DiffReview
+from .dialog import Head, Push
 
 
 class ReviewScreen(ModalScreen[str]):
@@ -19,8 +20,12 @@ class ReviewScreen(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog wide"):
-            yield Static("Review the changes", markup=False, classes="dialog-title")
+            yield Head("Review the changes")
             yield DiffReview(self._patch, id="review")
+            with Horizontal(classes="pushes"):
+                yield Push("[Enter] apply what is taken", "enter")
+                yield Push("[A] take all", "a")
+                yield Push("[R] take none", "r")
             yield Static(_HINT, markup=False, classes="dialog-hint")
 
     def on_mount(self) -> None:
