@@ -84,7 +84,7 @@ class ConversationView(VerticalScroll):
     MOST = 120
     """Widgets that may be there before the far ones leave."""
     NEAR = 60
-    """Lines above and below the screen that are always there; three times as far, widgets may leave."""
+    """Lines above and below the screen that are always there; twice as far, widgets may leave."""
 
     def on_mount(self) -> None:
         self.anchor()
@@ -178,16 +178,21 @@ class ConversationView(VerticalScroll):
 
     async def _settle(self) -> None:
         try:
+            opened = False
             top, bottom = round(self.scroll_y), round(self.scroll_y) + self.size.height
             for shelf in self.query_children(Shelf):
                 region = shelf.virtual_region
                 first, last = max(region.y, top - self.NEAR), min(region.bottom, bottom + self.NEAR)
                 if first < last:
                     await self._open_lines(shelf, first - region.y, last - region.y)
-            if len(self.children) > self.MOST:
-                await self._shelve(top - 3 * self.NEAR, bottom + 3 * self.NEAR)
+                    opened = True
+            # What was just made has no place yet, so what is far cannot be told before the next refresh.
+            if not opened and len(self.children) > self.MOST:
+                await self._shelve(top - 2 * self.NEAR, bottom + 2 * self.NEAR)
         finally:
             self._settling = False
+        if opened:
+            self.settle_soon()
 
     async def _open_lines(self, shelf: Shelf, first: int, last: int) -> None:
         start = end = at = 0
@@ -227,7 +232,8 @@ class ConversationView(VerticalScroll):
         for index, child in enumerate(children):
             far = tops[index + 1] < top or tops[index] > bottom
             height = tops[index + 1] - tops[index]
-            leaves = isinstance(child, Shelf) or (height > 0 and _renewing(child) is not None)
+            placed = child.virtual_region.height > 0 and height > 0
+            leaves = placed and (isinstance(child, Shelf) or _renewing(child) is not None)
             if far and leaves and not child.has_focus:
                 run.append(index)
             elif run:

@@ -64,7 +64,7 @@ class HalfBlocks(Widget):
         """Columns and rows at most ``width`` wide; a cell is twice as high as wide."""
         wide, high = self._image.size
         columns = max(1, min(width, wide, round(self._max_rows * 2 * wide / high)))
-        return columns, max(1, round(columns * high / wide / 2))
+        return columns, max(1, min(self._max_rows, round(columns * high / wide / 2)))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return self.cells(width)[1] if width > 0 else 0
@@ -152,7 +152,7 @@ class ImageView(Vertical):
     async def _load(self) -> None:
         caption = self.query_one(".image--caption", Static)
         image, said = await asyncio.to_thread(_decoded, self._source)
-        caption.update(f"▣ {one_line(self._caption)}  {said}")
+        caption.update(f"▣ {said} · {one_line(self._caption)}")
         if image is None:
             return
         make = best_way() if self._way == "auto" else None

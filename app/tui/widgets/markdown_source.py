@@ -8,9 +8,10 @@ is not parsed at all but taken line by line. So n characters cost O(n), however 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -19,7 +20,7 @@ from .plain_text import clean
 
 __all__ = ["LONGEST_OPEN", "CodeBlock", "MarkdownSource", "TextBlock"]
 
-LONGEST_OPEN = 4000
+LONGEST_OPEN = 2000
 """Characters of a block that may still change, before it is cut."""
 
 _DELIMITER = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
@@ -75,6 +76,11 @@ class MarkdownSource:
         self._table: tuple[str, TextBlock] | None = None
         """Header lines of a table that was cut, and the part before the cut."""
 
+    @property
+    def fence(self) -> CodeBlock | None:
+        """The fence whose lines come in now."""
+        return self._fence[0] if self._fence else None
+
     def feed(self, text: str) -> None:
         self._tail += text
         while self._advance():
@@ -106,18 +112,20 @@ class MarkdownSource:
         ]
         if not starts:
             return False
-        last = tokens[starts[-1]]
-        line = (last.map or [0])[0]
-        settled = text.count("\n")
-        if len(starts) > 1 and line < settled:
-            self._seal(tokens[: starts[-1]], self._tail[self._offset(line) :])
+        lines = [(tokens[start].map or [0])[0] for start in starts]
+        whole = text.count("\n")
+        # A last line without its end may still turn out to belong to the block before it.
+        final = len(starts) - (1 if lines[-1] < whole else 2)
+        if final > 0:
+            self._seal(tokens[: starts[final]], starts[:final], self._tail[self._offset(lines[final]) :])
             return True
-        if last.type == "fence" and line < settled:
-            self._open_fence(last, line)
+        last = tokens[starts[-1]]
+        if last.type == "fence" and lines[-1] < whole:
+            self._open_fence(last, lines[-1])
             return True
         if len(self._tail) > LONGEST_OPEN and self._split(tokens, text):
             return True
-        self.open = [self._block(tokens)]
+        self.open = list(self._blocks(tokens, starts))
         return False
 
     def _in_fence(self, block: CodeBlock, marker: str, indent: int) -> bool:
@@ -149,9 +157,20 @@ class MarkdownSource:
         self._tail = body
         self.open = [block]
 
-    def _seal(self, tokens: list[Token], rest: str) -> None:
-        self.sealed.append(self._block(tokens))
+    def _seal(self, tokens: list[Token], starts: list[int], rest: str) -> None:
+        self.sealed += self._blocks(tokens, starts)
         self._tail, self._joined, self._table = rest, False, None
+
+    def _blocks(self, tokens: list[Token], starts: list[int]) -> Iterator[Block]:
+        for number, (start, end) in enumerate(pairwise([*starts, len(tokens)])):
+            first, joined = tokens[start], self._joined and not number
+            if first.type == "fence":
+                lines = first.content.removesuffix("\n").split("\n")
+                yield CodeBlock(first.info.strip(), lines, joined=joined)
+            elif number:
+                yield TextBlock(tokens[start:end])
+            else:
+                yield self._block(tokens[start:end])
 
     def _split(self, tokens: list[Token], text: str) -> bool:
         """Cuts a long block where that changes its look least."""

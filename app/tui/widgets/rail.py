@@ -67,6 +67,11 @@ class Rail(StripsWidget):
         if self.state.version != version and self.is_mounted and self._waiting is None:
             self._waiting = self.set_timer(1 / self.RATE, self._show)
 
+    @property
+    def ticking(self) -> bool:
+        """Whether it draws itself once a second."""
+        return self._ticker is not None
+
     def set_window(self, tokens: int | None) -> None:
         """How much the model's context holds."""
         self.state.window = tokens
@@ -80,12 +85,16 @@ class Rail(StripsWidget):
         self._show()
 
     def on_mount(self) -> None:
-        self._ticker = self.set_interval(1.0, self._tick, pause=not self.state.running)
+        self._show()
 
     def _show(self) -> None:
-        self._waiting = None
-        if self._ticker is not None:
-            (self._ticker.resume if self.state.running else self._ticker.pause)()
+        if self._waiting is not None:
+            self._waiting.stop()
+            self._waiting = None
+        if self.state.running != self.ticking:
+            if self._ticker is not None:
+                self._ticker.stop()
+            self._ticker = self.set_interval(1.0, self._tick) if self.state.running else None
         self.refresh()
 
     def _tick(self) -> None:
@@ -113,7 +122,7 @@ class Rail(StripsWidget):
         return self._drawn[4]
 
     def _lines(self, width: int, height: int) -> list[Content]:
-        facts = self._facts(width)
+        facts = self._facts(width)[: max(0, height - 6)]
         room = max(1, height - len(facts) - 3)
         lines = [self._title(width), styled("─" * width, "line")]
         legs = [line for leg in self.state.legs[-room:] for line in self._leg(leg, width)]
@@ -121,7 +130,7 @@ class Rail(StripsWidget):
             legs = [styled("  ⋮ earlier", "muted"), *legs[-room + 1 :]]
         lines += legs
         lines += [Content("")] * max(0, height - len(lines) - len(facts) - 1)
-        return [*lines, styled("─" * width, "line"), *facts]
+        return [*lines[: height - len(facts) - 1], styled("─" * width, "line"), *facts]
 
     def _title(self, width: int) -> Content:
         state = self.state

@@ -137,11 +137,14 @@ class StreamingMarkdown(StripsWidget):
         if not self.is_mounted or self._width == 0:
             return
         before, settled = len(self._strips), self._settled
+        old = self._strips[settled:]
         self.strips_for(self._width)
         if len(self._strips) != before:
             self.refresh(layout=True)
-        else:
-            self.refresh(Region(0, settled, self._width, before - settled))
+            return
+        changed = [y for y, strip in enumerate(self._strips[settled:], settled) if strip != old[y - settled]]
+        if changed:
+            self.refresh(Region(0, changed[0], self._width, changed[-1] + 1 - changed[0]))
 
     # ------------------------------------------------------------ lines
 
@@ -149,49 +152,47 @@ class StreamingMarkdown(StripsWidget):
         self._strips, self._settled, self._laid_out, self._fence = [], 0, 0, None
         self._shown_state = None
 
-    _shown_state: tuple[int, int, int] | None = None
+    _shown_state: tuple[int, int] | None = None
 
     def strips_for(self, width: int) -> Sequence[Strip]:
         if width != self._width:
             self.forget_strips()
             self._width = width
         source = self._source
-        open_length = (
-            len(source.open[0].lines) if source.open and isinstance(source.open[0], CodeBlock) else 0
-        )
-        state = (len(source.sealed), source.parsed, open_length)
-        if state == self._shown_state and not isinstance((source.open or [None])[0], CodeBlock):
+        state = (len(source.sealed), source.parsed)
+        if state == self._shown_state and source.fence is None:
             return self._strips
         self._shown_state = state
         del self._strips[self._settled :]
         while self._laid_out < len(source.sealed):
-            self._add(source.sealed[self._laid_out], final=True)
+            self._add(source.sealed[self._laid_out])
+            self._settled = len(self._strips)
             self._laid_out += 1
         for block in source.open:
-            self._add(block, final=False)
+            self._add(block)
         return self._strips
 
-    def _add(self, block: Block, *, final: bool) -> None:
+    def _add(self, block: Block) -> None:
         strips, palette = self._strips, self.palette
         begun = self._fence is not None and self._fence[0] is block
         if strips and not block.joined and not begun:
             strips.append(Strip([], 0))
         if isinstance(block, CodeBlock):
-            self._add_code(block, final)
-            return
-        strips += [strip_of(line, palette) for line in lines_of(block, self._width)]
-        if final:
-            self._settled = len(strips)
+            self._add_code(block)
+        else:
+            strips += [strip_of(line, palette) for line in lines_of(block, self._width)]
 
-    def _add_code(self, block: CodeBlock, final: bool) -> None:
+    def _add_code(self, block: CodeBlock) -> None:
         if self._fence is None or self._fence[0] is not block:
             self._fence = (block, code_lines(block))
         lines, room = self._fence[1], max(4, self._width - 2)
         self._strips += [self._code_strip(line) for line in lines.lines(room)]
-        self._settled = len(self._strips)
-        if final:
+        if block is not self._source.fence:
             self._fence = None
-        elif block.partial:
+            return
+        # Its finished lines stay; only the one that is being written is laid out again.
+        self._settled = len(self._strips)
+        if block.partial:
             self._strips += [self._code_strip(line) for line in lines.preview(block.partial, room)]
 
     def _code_strip(self, line: Content) -> Strip:
