@@ -67,6 +67,8 @@ class Conversation(ConversationView):
     def say(self, text: str) -> None:
         """The person's words."""
         self.end_step()
+        for greeting in self.query_children(".greeting"):
+            greeting.remove()
         self._put(UserMessage(text))
         self.anchor()
 

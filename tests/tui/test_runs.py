@@ -179,7 +179,10 @@ async def test_keys_typed_ahead_and_the_focus_click_answer_no_request(
     [
         (["escape"], PermissionAnswer(allowed=False)),
         (["2"], PermissionAnswer(allowed=True, remember=True)),
-        (["down", "down", "enter"], PermissionAnswer(allowed=True, remember=True, prefix="git push*")),
+        (
+            ["enter", "down", "down", "down", "enter"],
+            PermissionAnswer(allowed=True, remember=True, prefix="git push*"),
+        ),
         (["4"], PermissionAnswer(allowed=True, remember=True, store=True)),
         (["5"], PermissionAnswer(allowed=True, remember=True, store=True, prefix="git push*")),
         (["7", *"use 1", "enter"], PermissionAnswer(allowed=False, note="use 1")),

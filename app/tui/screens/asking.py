@@ -103,7 +103,9 @@ class PermissionDialog(Asking):
         yield self._note
 
     def listen(self) -> None:
-        self.query_one(OptionList).focus()
+        answers = self.query_one(OptionList)
+        answers.focus()
+        answers.highlighted = None  # Enter alone is no answer: one is chosen first
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()

@@ -15,7 +15,7 @@ from textual.widgets import Footer
 
 from ..commands import COMMANDS, split
 from ..completion import Completer, list_files
-from ..conversation import Conversation
+from ..conversation import Conversation, Line
 from ..driver import AskedPermission, AskedQuestion, JobEnded, Told
 from ..feed import show
 from ..keys import MAIN, bindings
@@ -35,6 +35,14 @@ TICK_S = 0.05
 RAIL_FROM = 100
 """Columns; on a narrower terminal the conversation has all of it."""
 _TWICE_S = 1.0
+_GREETING = """\
+Whimbrel
+
+Say what is wrong or what to change.   /fix repairs what the tests show.
+Work happens on a copy, in a sandbox; your files change when you apply what came out.
+
+/  commands     @  files     Ctrl-P  everything     F1  keys
+"""
 
 
 class MainScreen(MainActions, Screen[None]):
@@ -61,7 +69,8 @@ class MainScreen(MainActions, Screen[None]):
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="upper"):
-            yield self.conversation
+            with self.conversation:
+                yield Line(_GREETING, "greeting")
             yield Vertical(id="rail-place")
         yield self.status
         yield self.prompt
