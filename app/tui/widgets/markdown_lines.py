@@ -63,7 +63,7 @@ def inline(tokens: Sequence[Token]) -> Content:
 
 def lines_of(block: TextBlock, width: int) -> list[Content]:
     """All lines of a block."""
-    return [line for piece in _pieces(block.tokens) for line in _laid_out(piece, block, width)]
+    return [line for piece in _pieces(block.take_tokens()) for line in _laid_out(piece, block, width)]
 
 
 # ------------------------------------------------------------ pieces: what stands below what
@@ -227,10 +227,15 @@ def code_lines(block: CodeBlock) -> CodeLines:
     return CodeLines(block.lines, language_of(block.info))
 
 
-def _widths(rows: Sequence[Sequence[Content]], room: int) -> list[int]:
-    """Cells per column: as wide as wanted where that fits, else narrow columns keep theirs."""
+def _natural(rows: Sequence[Sequence[Content]]) -> list[int]:
+    """Cells every column would like to have."""
     count = max(len(row) for row in rows)
-    wanted = [max([1, *(_widest(row[index]) for row in rows if index < len(row))]) for index in range(count)]
+    return [max([1, *(_widest(row[index]) for row in rows if index < len(row))]) for index in range(count)]
+
+
+def _widths(wanted: list[int], room: int) -> list[int]:
+    """Cells per column: as wide as wanted where that fits, else narrow columns keep theirs."""
+    count = len(wanted)
     spare = max(count, room - 3 * (count - 1))
     if sum(wanted) <= spare:
         return wanted
@@ -248,26 +253,21 @@ def _widest(content: Content) -> int:
     return max(cell_len(line) for line in content.plain.split("\n"))
 
 
-def _rows_of(block: TextBlock) -> Sequence[Sequence[Content]]:
-    return next((piece.rows for piece in _pieces(block.tokens) if piece.kind == "table"), ())
-
-
 def _table(piece: _Piece, block: TextBlock, room: int) -> list[Content]:
     rows = [row for row in piece.rows if row]
     if not rows:
         return []
-    root = block
-    while root.before is not None:
-        root = root.before
-    measured = [row for row in (rows if root is block else _rows_of(root)) if row] or rows
-    widths = _widths(measured, room)
+    root = block.before or block
+    if root.widths is None:
+        root.widths = _natural(rows)
+    widths = _widths(root.widths, room)
     count = len(widths)
     if count * NARROWEST + 3 * (count - 1) > room:
         return _stacked(rows, room)
     lines: list[Content] = []
     bar = Content(" │ ", [Span(0, 3, "rule")])
     for number, row in enumerate(rows):
-        if number == 0 and block.headless:
+        if number == 0 and block.before is not None:
             continue
         cells = [
             (row[index] if index < len(row) else _EMPTY).wrap(widths[index]) or [_EMPTY]

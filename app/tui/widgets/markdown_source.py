@@ -8,7 +8,7 @@ is not parsed at all but taken line by line. So n characters cost O(n), however 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -23,6 +23,9 @@ __all__ = ["LONGEST_OPEN", "CodeBlock", "MarkdownSource", "TextBlock"]
 LONGEST_OPEN = 2000
 """Characters of a block that may still change, before it is cut."""
 
+AT_ONCE = 4000
+"""Characters looked at together."""
+
 _DELIMITER = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 _CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 _BARE_PIPE = re.compile(r"(?<!\\)\|")
@@ -30,15 +33,22 @@ _BARE_PIPE = re.compile(r"(?<!\\)\|")
 
 @dataclass
 class TextBlock:
-    """Anything but a top-level code fence, as parsed tokens."""
+    """Anything but a top-level code fence. Its text is kept; its tokens only until they are laid out."""
 
-    tokens: list[Token]
+    text: str
+    fresh: list[Token] | None = None
+    """The tokens, as long as nobody took them."""
     joined: bool = False
     """It goes on with what the block before it began: no blank line between them."""
-    headless: bool = False
-    """A table whose header was shown with an earlier block."""
     before: TextBlock | None = None
-    """That earlier block, whose column widths count."""
+    """The first part of a table that was cut: its header was shown there, and its widths count."""
+    widths: list[int] | None = None
+    """A table's columns at their natural widths, once they were measured."""
+
+    def take_tokens(self) -> list[Token]:
+        """Parsed again when they were taken before, as they are a hundred times the text."""
+        tokens, self.fresh = self.fresh, None
+        return _parser().parse(self.text) if tokens is None else tokens
 
 
 @dataclass
@@ -82,9 +92,10 @@ class MarkdownSource:
         return self._fence[0] if self._fence else None
 
     def feed(self, text: str) -> None:
-        self._tail += text
-        while self._advance():
-            pass
+        for at in range(0, len(text), AT_ONCE):
+            self._tail += text[at : at + AT_ONCE]
+            while self._advance():
+                pass
 
     def finish(self) -> None:
         """No more comes: what is open is final."""
@@ -117,7 +128,9 @@ class MarkdownSource:
         # A last line without its end may still turn out to belong to the block before it.
         final = len(starts) - (1 if lines[-1] < whole else 2)
         if final > 0:
-            self._seal(tokens[: starts[final]], starts[:final], self._tail[self._offset(lines[final]) :])
+            self.sealed += self._blocks(tokens[: starts[final]], starts[:final], text)
+            self._tail = self._tail[self._offset(lines[final]) :]
+            self._joined, self._table = False, None
             return True
         last = tokens[starts[-1]]
         if last.type == "fence" and lines[-1] < whole:
@@ -125,7 +138,7 @@ class MarkdownSource:
             return True
         if len(self._tail) > LONGEST_OPEN and self._split(tokens, text):
             return True
-        self.open = list(self._blocks(tokens, starts))
+        self.open = list(self._blocks(tokens, starts, text))
         return False
 
     def _in_fence(self, block: CodeBlock, marker: str, indent: int) -> bool:
@@ -157,20 +170,19 @@ class MarkdownSource:
         self._tail = body
         self.open = [block]
 
-    def _seal(self, tokens: list[Token], starts: list[int], rest: str) -> None:
-        self.sealed += self._blocks(tokens, starts)
-        self._tail, self._joined, self._table = rest, False, None
-
-    def _blocks(self, tokens: list[Token], starts: list[int]) -> Iterator[Block]:
+    def _blocks(self, tokens: list[Token], starts: list[int], text: str) -> Iterator[Block]:
+        lines = text.split("\n")
         for number, (start, end) in enumerate(pairwise([*starts, len(tokens)])):
             first, joined = tokens[start], self._joined and not number
             if first.type == "fence":
-                lines = first.content.removesuffix("\n").split("\n")
-                yield CodeBlock(first.info.strip(), lines, joined=joined)
-            elif number:
-                yield TextBlock(tokens[start:end])
-            else:
-                yield self._block(tokens[start:end])
+                code = first.content.removesuffix("\n").split("\n")
+                yield CodeBlock(first.info.strip(), code, joined=joined)
+                continue
+            top, bottom = first.map or (0, 0)
+            block = TextBlock("\n".join(lines[top:bottom]) + "\n", tokens[start:end], joined)
+            if self._table and not number:
+                block.before = self._table[1]
+            yield block
 
     def _split(self, tokens: list[Token], text: str) -> bool:
         """Cuts a long block where that changes its look least."""
@@ -191,11 +203,14 @@ class MarkdownSource:
             at = self._tail.rfind("\n", 0, LONGEST_OPEN) + 1 or self._tail.rfind(" ", 0, LONGEST_OPEN) + 1
             at = at or LONGEST_OPEN
             head, rest, header = self._tail[:at], self._tail[at:], ""
-        prefix = self._prefix()
         self.parsed += len(head)
-        block = self._block(_parser().parse(prefix + _escaped_pipes(clean(head))))
+        block = TextBlock(self._prefix() + _escaped_pipes(clean(head)), joined=self._joined)
+        if self._table:
+            block.before = self._table[1]
         self.sealed.append(block)
-        self._tail, self._joined, self._table = rest, True, (header, block) if header else None
+        # Every later part measures itself by the first one.
+        self._tail, self._joined = rest, True
+        self._table = (header, block.before or block) if header else None
         return bool(rest)
 
     # ------------------------------------------------------------ helpers
@@ -209,11 +224,6 @@ class MarkdownSource:
         for _ in range(line - self._prefix().count("\n")):
             at = self._tail.find("\n", at) + 1
         return at
-
-    def _block(self, tokens: Sequence[Token]) -> TextBlock:
-        if self._table:
-            return TextBlock(list(tokens), joined=True, headless=True, before=self._table[1])
-        return TextBlock(list(tokens), joined=self._joined)
 
 
 def _escaped_pipes(text: str) -> str:

@@ -17,6 +17,10 @@ from .strips_widget import CODE_COLOURS, StripsWidget, strip_of
 __all__ = ["StreamingMarkdown"]
 
 
+MOST_AT_ONCE = 4000
+"""Characters taken in one go."""
+
+
 class StreamingMarkdown(StripsWidget):
     """A message of the model.
 
@@ -65,9 +69,13 @@ class StreamingMarkdown(StripsWidget):
         """Sealed blocks that are in ``_strips``."""
         self._fence: tuple[CodeBlock, CodeLines] | None = None
         self.finished = False
+        self._ending = bool(text)
+        """It is finished as soon as what is pending is shown."""
         if text:
-            self._take(text)
-            self.finish()
+            self._text.append(text)
+            self._pending.append(text)
+            if len(text) <= MOST_AT_ONCE:
+                self.finish()
 
     # ------------------------------------------------------------ the stream
 
@@ -87,26 +95,49 @@ class StreamingMarkdown(StripsWidget):
             return
         self._text.append(text)
         self._pending.append(text)
-        if self._timer is None and self.is_mounted:
-            self._timer = self.set_timer(1 / self.RATE, self.flush)
+        self._tick_soon()
 
     def on_mount(self) -> None:
-        self.flush()
+        self._tick()
 
-    def flush(self) -> None:
-        """Shows what is pending now."""
+    def _tick_soon(self) -> None:
+        if self._timer is None and self.is_mounted:
+            self._timer = self.set_timer(1 / self.RATE, self._tick)
+
+    def _tick(self) -> None:
+        """Shows some of what is pending: a flood of text must not hold up the keyboard."""
+        self._stop_timer()
+        text = "".join(self._pending)
+        self._pending = [text[MOST_AT_ONCE:]] if len(text) > MOST_AT_ONCE else []
+        self._feed(text[:MOST_AT_ONCE])
+        if self._pending:
+            self._timer = self.set_timer(0.001, self._tick)
+        elif self._ending:
+            self.finish()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
+
+    def _feed(self, text: str) -> None:
+        if text:
+            self._source.feed(text)
+            self._show()
+
+    def flush(self) -> None:
+        """Shows all that is pending now."""
+        self._stop_timer()
         text = "".join(self._pending)
         self._pending.clear()
-        if not text:
-            return
-        self._source.feed(text)
-        self._show()
+        self._feed(text)
 
     def finish(self) -> None:
-        """Nothing more comes."""
+        """Nothing more comes. A lot that is still pending is shown over the next ticks."""
+        self._ending = True
+        if sum(map(len, self._pending)) > MOST_AT_ONCE:
+            self._tick_soon()
+            return
         self.flush()
         self._source.finish()
         self.finished = True
@@ -117,7 +148,7 @@ class StreamingMarkdown(StripsWidget):
         self._text.clear()
         self._pending.clear()
         self._source = MarkdownSource()
-        self.finished = False
+        self.finished = self._ending = False
         self.forget_strips()
         if self.is_mounted:
             self.refresh(layout=True)
@@ -128,10 +159,6 @@ class StreamingMarkdown(StripsWidget):
             return None
         text, classes = self.source, " ".join(self.classes)
         return lambda: StreamingMarkdown(text, classes=classes)
-
-    def _take(self, text: str) -> None:
-        self._text.append(text)
-        self._source.feed(text)
 
     def _show(self) -> None:
         if not self.is_mounted or self._width == 0:
