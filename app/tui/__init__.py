@@ -1,1 +1,1 @@
-"""The terminal interface: it shows the event stream and answers permission questions."""
+"""The terminal interface: renders what runs tell, answers what they ask, and decides nothing itself."""

@@ -61,6 +61,11 @@ class Shelf(Widget):
     def render_line(self, y: int) -> Strip:
         return Strip.blank(self.size.width, self.rich_style)
 
+    def on_resize(self) -> None:
+        # It has its place now, so whether it is near the screen is known.
+        if isinstance(self.parent, ConversationView):
+            self.parent.settle_soon()
+
 
 @dataclass
 class Entry:
