@@ -283,9 +283,9 @@ class WhimbrelApp(App[int]):
 def load_widgets() -> None:
     """What the first event will need; on a thread, so that no key waits for it."""
     from ..agent import permissions as _permissions
-    from .widgets import rail, reasoning, streaming_markdown, tool_card
+    from .widgets import plan_view, rail, reasoning, streaming_markdown, tool_card
 
-    _ = (_permissions, rail, reasoning, streaming_markdown, tool_card)
+    _ = (_permissions, plan_view, rail, reasoning, streaming_markdown, tool_card)
 
 
 def write_crash(error: Exception) -> Path | None:
