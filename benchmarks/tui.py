@@ -36,6 +36,7 @@ KEY = "ʒ"
 ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_].*?(?:\x07|\x1b\\)|\x1b.", re.DOTALL)
 ROUNDS = 3
 SETTLE_S, REST_S = 6.0, 4.0
+FIGURES = ("first paint s", "key shown s", "resident MB", "load at rest %")
 RIVALS = {"vibe": "mistral-vibe", "toad": "batrachian-toad"}
 
 
@@ -73,6 +74,11 @@ class Terminal:
                 return None
         return time.perf_counter() - self.began
 
+    def painted(self, output: bytes) -> bool:
+        """It has taken the terminal over, and something to read is on the screen."""
+        echoes = termios.tcgetattr(self.fd)[3] & termios.ECHO
+        return not echoes and len(ESCAPES.sub(b"", output).strip()) > 40
+
     def rest(self, seconds: float) -> None:
         self.read_until(lambda output: False, seconds)
 
@@ -105,11 +111,6 @@ def _stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def painted(output: bytes) -> bool:
-    """Something to read is on the screen."""
-    return len(ESCAPES.sub(b"", output).strip()) > 40
-
-
 def program(argv: list[str]) -> dict[str, float | None]:
     """First paint, first key shown, resident memory and load at rest of one start."""
     with tempfile.TemporaryDirectory() as place:
@@ -119,7 +120,7 @@ def program(argv: list[str]) -> dict[str, float | None]:
         subprocess.run(["git", "init", "-q", str(folder)], check=True)
         terminal = Terminal(argv, folder, home)
         try:
-            paint = terminal.read_until(painted, 20)
+            paint = terminal.read_until(terminal.painted, 20)
             usable = None
             if paint is not None:
                 for _ in range(100):
@@ -133,14 +134,12 @@ def program(argv: list[str]) -> dict[str, float | None]:
             before, start = terminal.cpu_s(), time.perf_counter()
             terminal.rest(REST_S)
             load = (terminal.cpu_s() - before) / (time.perf_counter() - start)
-            return {
-                "first paint s": paint,
-                "key shown s": usable,
-                "resident MB": resident_mb(terminal.pid),
-                "load at rest %": 100 * load,
-            }
-        except (OSError, FileNotFoundError):
-            return {"first paint s": None, "key shown s": None, "resident MB": None, "load at rest %": None}
+            memory = resident_mb(terminal.pid)
+            if paint is None or not memory:  # it never took the terminal, or has ended by now
+                return dict.fromkeys(FIGURES)
+            return dict(zip(FIGURES, (paint, usable, memory, 100 * load), strict=True))
+        except (OSError, termios.error):
+            return dict.fromkeys(FIGURES)
         finally:
             terminal.end()
 
@@ -274,11 +273,11 @@ async def widgets() -> dict[str, float]:
 # ------------------------------------------------------------ rivals
 
 
-def install(folder: Path) -> dict[str, list[str]]:
+def install(folder: Path, python: str) -> dict[str, list[str]]:
     """The rivals' programs, installed into a virtual environment of their own."""
     binaries = folder / "bin"
     if not (binaries / "python").exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([python, "-m", "venv", str(folder)], check=True)
     found: dict[str, list[str]] = {}
     for name, package in RIVALS.items():
         if not (binaries / name).exists():
@@ -303,11 +302,17 @@ def install(folder: Path) -> dict[str, list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rivals", type=Path, help="folder for the virtual environment of other programs")
+    parser.add_argument(
+        "--rivals-python", default=sys.executable, help="interpreter for them (3.12 or newer)"
+    )
     parser.add_argument("--json", type=Path, help="where the figures go as JSON")
     options = parser.parse_args()
 
     whimbrel = shutil.which("whimbrel", path=str(Path(sys.executable).parent)) or "whimbrel"
-    programs = {"whimbrel": [whimbrel], **(install(options.rivals.absolute()) if options.rivals else {})}
+    programs = {
+        "whimbrel": [whimbrel],
+        **(install(options.rivals.absolute(), options.rivals_python) if options.rivals else {}),
+    }
     runs: dict[str, list[dict[str, float | None]]] = {name: [] for name in programs}
     for _ in range(ROUNDS):
         for name, argv in programs.items():

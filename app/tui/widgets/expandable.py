@@ -12,7 +12,7 @@ from textual.content import Content, Span
 from textual.message import Message
 from textual.strip import Strip
 
-from .strips_widget import StripsWidget, strip_of
+from .strips_widget import Lines, StripsWidget, row_of
 
 __all__ = ["Expandable", "seconds"]
 
@@ -44,7 +44,7 @@ class Expandable(StripsWidget, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.expanded = False
         self.shows_all = False
-        self._made: tuple[int, list[Strip]] | None = None
+        self._made: tuple[int, Lines] | None = None
 
     # ------------------------------------------------------------ for the subclass
 
@@ -103,7 +103,7 @@ class Expandable(StripsWidget, can_focus=True):
             palette = self.palette
             lines = [self.head(width)]
             lines += self._folded_away(self.body(width)) if self.expanded else self.peek(width)
-            self._made = (width, [strip_of(line, palette) for line in lines])
+            self._made = (width, Lines(row_of(line, palette) for line in lines))
         return self._made[1]
 
     def _folded_away(self, lines: Sequence[Content]) -> list[Content]:

@@ -12,7 +12,7 @@ from textual.timer import Timer
 
 from .expandable import Expandable, seconds, spread, styled
 from .plain_text import clean
-from .strips_widget import strip_of
+from .strips_widget import Lines, Row, row_of
 
 __all__ = ["Reasoning"]
 
@@ -52,7 +52,7 @@ class Reasoning(Expandable):
         self._ticker: Timer | None = None
         self._waiting: Timer | None = None
         self._width = 0
-        self._settled: list[Strip] = []
+        self._settled: list[Row] = []
         if text:
             self.append(text)
             self.finish()
@@ -128,10 +128,10 @@ class Reasoning(Expandable):
         if not self.expanded:
             return super().strips_for(width)
         if self._made is None or self._made[0] != width:
-            self._made = (width, [strip_of(self.head(width), self.palette), *self._text_strips(width)])
+            self._made = (width, Lines([row_of(self.head(width), self.palette), *self._text_rows(width)]))
         return self._made[1]
 
-    def _text_strips(self, width: int) -> list[Strip]:
+    def _text_rows(self, width: int) -> list[Row]:
         if width != self._width:
             self._settled, self._width, self._tail = [], width, self.text
         *whole, rest = self._tail.split("\n")
@@ -144,7 +144,7 @@ class Reasoning(Expandable):
         self._tail = rest
         return [*self._settled, *(self._wrapped(rest, width) if rest.strip() else ())]
 
-    def _wrapped(self, line: str, width: int) -> list[Strip]:
+    def _wrapped(self, line: str, width: int) -> list[Row]:
         text = clean(line)
         content = Content(text, [Span(0, len(text), "text")])
-        return [strip_of(Content("  ") + each, self.palette) for each in content.wrap(max(8, width - 2))]
+        return [row_of(Content("  ") + each, self.palette) for each in content.wrap(max(8, width - 2))]

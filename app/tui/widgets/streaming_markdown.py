@@ -12,7 +12,7 @@ from textual.timer import Timer
 
 from .markdown_lines import CodeLines, code_lines, lines_of
 from .markdown_source import Block, CodeBlock, MarkdownSource
-from .strips_widget import CODE_COLOURS, StripsWidget, strip_of
+from .strips_widget import CODE_COLOURS, Lines, Row, StripsWidget, row_of
 
 __all__ = ["StreamingMarkdown"]
 
@@ -61,7 +61,7 @@ class StreamingMarkdown(StripsWidget):
         self._pending: list[str] = []
         self._timer: Timer | None = None
         self._width = 0
-        self._strips: list[Strip] = []
+        self._lines = Lines()
         """All lines at ``_width``: those of sealed blocks first."""
         self._settled = 0
         """Lines that belong to sealed blocks or to finished lines of an open fence."""
@@ -163,20 +163,20 @@ class StreamingMarkdown(StripsWidget):
     def _show(self) -> None:
         if not self.is_mounted or self._width == 0:
             return
-        before, settled = len(self._strips), self._settled
-        old = self._strips[settled:]
+        before, settled = len(self._lines), self._settled
+        old = self._lines.rows[settled:]
         self.strips_for(self._width)
-        if len(self._strips) != before:
+        if len(self._lines) != before:
             self.refresh(layout=True)
             return
-        changed = [y for y, strip in enumerate(self._strips[settled:], settled) if strip != old[y - settled]]
+        changed = [y for y, row in enumerate(self._lines.rows[settled:], settled) if row != old[y - settled]]
         if changed:
             self.refresh(Region(0, changed[0], self._width, changed[-1] + 1 - changed[0]))
 
     # ------------------------------------------------------------ lines
 
     def forget_strips(self) -> None:
-        self._strips, self._settled, self._laid_out, self._fence = [], 0, 0, None
+        self._lines, self._settled, self._laid_out, self._fence = Lines(), 0, 0, None
         self._shown_state = None
 
     _shown_state: tuple[int, int] | None = None
@@ -188,40 +188,40 @@ class StreamingMarkdown(StripsWidget):
         source = self._source
         state = (len(source.sealed), source.parsed)
         if state == self._shown_state and source.fence is None:
-            return self._strips
+            return self._lines
         self._shown_state = state
-        del self._strips[self._settled :]
+        del self._lines.rows[self._settled :]
         while self._laid_out < len(source.sealed):
             self._add(source.sealed[self._laid_out])
-            self._settled = len(self._strips)
+            self._settled = len(self._lines)
             self._laid_out += 1
         for block in source.open:
             self._add(block)
-        return self._strips
+        return self._lines
 
     def _add(self, block: Block) -> None:
-        strips, palette = self._strips, self.palette
+        rows, palette = self._lines.rows, self.palette
         begun = self._fence is not None and self._fence[0] is block
-        if strips and not block.joined and not begun:
-            strips.append(Strip([], 0))
+        if rows and not block.joined and not begun:
+            rows.append(((), 0))
         if isinstance(block, CodeBlock):
             self._add_code(block)
         else:
-            strips += [strip_of(line, palette) for line in lines_of(block, self._width)]
+            rows += [row_of(line, palette) for line in lines_of(block, self._width)]
 
     def _add_code(self, block: CodeBlock) -> None:
         if self._fence is None or self._fence[0] is not block:
             self._fence = (block, code_lines(block))
         lines, room = self._fence[1], max(4, self._width - 2)
-        self._strips += [self._code_strip(line) for line in lines.lines(room)]
+        self._lines.rows += [self._code_row(line) for line in lines.lines(room)]
         if block is not self._source.fence:
             self._fence = None
             return
         # Its finished lines stay; only the one that is being written is laid out again.
-        self._settled = len(self._strips)
+        self._settled = len(self._lines)
         if block.partial:
-            self._strips += [self._code_strip(line) for line in lines.preview(block.partial, room)]
+            self._lines.rows += [self._code_row(line) for line in lines.preview(block.partial, room)]
 
-    def _code_strip(self, line: Content) -> Strip:
+    def _code_row(self, line: Content) -> Row:
         padded = Content(" ") + line.pad_right(max(0, self._width - 1 - line.cell_length))
-        return strip_of(padded, self.palette, "block")
+        return row_of(padded, self.palette, "block")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import ClassVar, overload
 
 from rich.segment import Segment
+from rich.style import Style as RichStyle
 from textual.content import Content
 from textual.geometry import Size
 from textual.selection import Selection
@@ -14,7 +16,7 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.widget import Widget
 
-__all__ = ["CODE_COLOURS", "Palette", "StripsWidget", "select_in", "strip_of"]
+__all__ = ["CODE_COLOURS", "Lines", "Palette", "Row", "StripsWidget", "row_of", "select_in", "strip_of"]
 
 
 CODE_COLOURS: Mapping[str, str] = {
@@ -42,6 +44,7 @@ class Palette:
         self._colours = colours
         self._theme = widget.app.theme
         self._variables = widget.app.theme_variables
+        self._rich: dict[tuple[str | Style, ...], RichStyle] = {}
         self._ansi = widget.app.native_ansi_color or self._theme.startswith("ansi")
 
     def __call__(self, name: str | Style) -> Style:
@@ -57,6 +60,13 @@ class Palette:
             _parsed[key] = style
         return style
 
+    def rich(self, names: tuple[str | Style, ...]) -> RichStyle:
+        """Several styles, one on the other, as the terminal gets them; each combination exists once."""
+        style = self._rich.get(names)
+        if style is None:
+            style = self._rich[names] = sum(map(self, names), self.base).rich_style
+        return style
+
 
 def on_16_colours(spec: str) -> str:
     """A style for terminals with few colours: no tinted backgrounds, on which text could vanish."""
@@ -70,13 +80,53 @@ def on_16_colours(spec: str) -> str:
     return f"{colours} {more}".strip()
 
 
+Row = tuple[tuple[Segment, ...], int]
+"""Segments of a line and its cells: what a strip is made of when it is drawn."""
+
+
+def row_of(content: Content, palette: Palette, background: str = "") -> Row:
+    """One line of content, styled; ``background``: a style under the whole of it."""
+    text, spans = content.plain, content.spans
+    under: tuple[str | Style, ...] = (background,) if background else ()
+    if not spans:
+        return ((Segment(text, palette.rich(under)),), content.cell_length)
+    bounds = sorted({0, len(text), *(edge for span in spans for edge in span[:2] if 0 <= edge <= len(text))})
+    segments = tuple(
+        Segment(
+            text[start:end],
+            palette.rich(
+                (*under, *(span.style for span in spans if span.start <= start and span.end >= end))
+            ),
+        )
+        for start, end in pairwise(bounds)
+    )
+    return segments, content.cell_length
+
+
 def strip_of(content: Content, palette: Palette, background: str = "") -> Strip:
-    """One line of content as a strip; ``background``: a style under the whole of it."""
-    base = palette.base + palette(background) if background else palette.base
-    segments = [
-        Segment(text, style.rich_style) for text, style in content.render(base, end="", parse_style=palette)
-    ]
-    return Strip(segments, content.cell_length)
+    """The same as a strip, for lines that are not kept in great numbers."""
+    segments, cells = row_of(content, palette, background)
+    return Strip(segments, cells)
+
+
+class Lines(Sequence[Strip]):
+    """Many lines. A strip carries half a dozen caches, so strips are made only where they are drawn."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.rows: list[Row] = list(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Strip: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Strip]: ...
+    def __getitem__(self, index: int | slice) -> Strip | Sequence[Strip]:
+        if isinstance(index, slice):
+            return Lines(self.rows[index])
+        segments, cells = self.rows[index]
+        return Strip(segments, cells)
 
 
 def select_in(strip: Strip, y: int, selection: Selection, style: Style) -> Strip:
