@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -90,6 +91,8 @@ class WhimbrelApp(App[int]):
             runs.ready.set()
             return
         if again and runs.options is not None:
+            # From the next run on; model and effort stay as they were chosen here.
+            runs.options = replace(options, model=runs.model, effort=runs.effort)
             self._use(options.settings.tui)
             return
         runs.options, runs.problem = options, ""
@@ -283,9 +286,9 @@ class WhimbrelApp(App[int]):
 def load_widgets() -> None:
     """What the first event will need; on a thread, so that no key waits for it."""
     from ..agent import permissions as _permissions
-    from .widgets import rail, reasoning, streaming_markdown, tool_card
+    from .widgets import plan_view, rail, reasoning, streaming_markdown, tool_card
 
-    _ = (_permissions, rail, reasoning, streaming_markdown, tool_card)
+    _ = (_permissions, plan_view, rail, reasoning, streaming_markdown, tool_card)
 
 
 def write_crash(error: Exception) -> Path | None:

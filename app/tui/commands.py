@@ -21,6 +21,7 @@ COMMANDS = (
     Command("review", "look at what was changed, take or leave each part, apply it", "review"),
     Command("apply", "apply the last result to your files", "apply"),
     Command("undo", "take the last applied changes back", "undo_applied"),
+    Command("tests", "the tests of the last run, before and after", "tests"),
     Command("model", "choose the model and how hard it thinks", "model"),
     Command("effort", "low, high, max or auto: /effort high", "effort", argument=True),
     Command("sessions", "resume, fork, search or watch recorded sessions", "sessions"),

@@ -128,7 +128,7 @@ async def test_the_first_run_says_what_is_here_and_trusts_only_when_asked_to(tui
         assert it.app.screen is it.app.main
 
 
-async def test_logs_show_control_characters_escaped_and_large_files_from_their_end(tui: Open, tmp_path: Path):
+async def test_logs_drive_no_terminal_and_large_files_from_their_end(tui: Open, tmp_path: Path):
     log = tmp_path / "logs" / "row-001.log"
     log.parent.mkdir()
     log.write_bytes(b"start\n" + b"x" * (2 << 20) + b"\n\x1b[31mred [/red]\nend\n")
@@ -137,7 +137,7 @@ async def test_logs_show_control_characters_escaped_and_large_files_from_their_e
         await _open(it, "f6", LogsScreen)
         await it.pilot.press("enter")
         await it.until(lambda: isinstance(it.app.screen, PagerScreen))
-        await it.until(lambda: "\\x1b[31mred [/red]" in it.shown and "end" in it.shown)
+        await it.until(lambda: "red [/red]" in it.shown and "\x1b" not in it.shown and "end" in it.shown)
 
 
 @pytest.mark.parametrize("theme", NAMES)
@@ -181,3 +181,24 @@ async def test_the_end_of_a_long_run_is_told_by_the_terminal_when_the_settings_s
         assert told == []
         it.app.tell_end("fi\x1bxed", 6.0)
         assert told == [f"\x1b]9;Whimbrel: {it.app.repository.name}: fixed\x07"]
+
+
+async def test_the_plan_of_the_model_stands_beside_and_tests_are_a_tree_before_and_after(tui: Open):
+    from tests.tui import scene
+
+    async with tui(size=(120, 40)) as it:
+        items = [{"text": "read [/red]", "status": "done"}, {"text": "patch", "status": "in_progress"}]
+        for event in scene.call(1, "todo", "read", {"items": items}, text="noted", data={"items": items}):
+            it.app.main._take(event)
+        await it.pilot.pause(0.2)
+        assert "read [/red]" in it.shown and "patch" in it.shown
+        rows = [
+            {"number": 1, "fresh_process": True, "outcomes": {"t.py::a": "failed", "t.py::b": "passed"}},
+            {"number": 2, "fresh_process": False, "outcomes": {"t.py::a": "passed"}},
+            {"number": 3, "fresh_process": True, "outcomes": {"t.py::a": "passed", "t.py::b": "passed"}},
+        ]
+        it.app.runs.last = {"evidence": rows, "tests_before": {"ledger_rows": [1]}}
+        await it.type("/tests")
+        await it.until(lambda: "Tests before and after" in it.shown)
+        await it.pilot.pause(0.1)
+        assert "t.py" in it.shown

@@ -172,11 +172,11 @@ def test_the_terminal_is_sane_after_a_signal_and_after_ctrl_z(
         it.wait("$ ")
 
 
-def test_without_arguments_a_terminal_gets_the_interface_and_a_pipe_gets_help(
+def test_without_arguments_a_terminal_gets_the_interface_also_with_ci_set_and_a_pipe_gets_help(
     terminal: Callable[[], Terminal], buggy: Repo, home: dict[str, str]
 ):
     it = terminal()
-    it.type(WHIMBREL)
+    it.type(f"CI=1 {WHIMBREL}")
     it.keys("Enter")
     it.wait("describe what to change")
     piped = subprocess.run(

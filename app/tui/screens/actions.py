@@ -152,6 +152,14 @@ class MainActions(Screen[None]):
         if chosen:
             await self._apply(chosen)
 
+    def action_tests(self) -> None:
+        from .tests import TestsScreen, outcomes_of
+
+        if not any(outcomes_of(self.runs.last)):
+            self.notify("no run of tests is recorded in the last result", markup=False)
+            return
+        self.app.push_screen(TestsScreen(self.runs.last))
+
     @work
     async def action_apply(self) -> None:
         await self._apply("")

@@ -29,6 +29,7 @@ from .actions import MainActions
 if TYPE_CHECKING:
     from ...fix.events import JobEvent
     from ..app import WhimbrelApp
+    from ..widgets.plan_view import PlanView
     from ..widgets.rail import Rail
 
 TICK_S = 0.05
@@ -57,6 +58,7 @@ class MainScreen(MainActions, Screen[None]):
         self.conversation = Conversation()
         self.status = StatusLine()
         self.rail: Rail | None = None
+        self.plan: PlanView | None = None
         self.completer = Completer([(command.name, command.hint) for command in COMMANDS])
         self.prompt = Prompt(self.completer, PromptHistory(runs.launch.repository))
         self._tick: Timer | None = None
@@ -84,10 +86,11 @@ class MainScreen(MainActions, Screen[None]):
     async def put_up_rail(self) -> None:
         """Once what it is made of is loaded, which the first paint does not wait for."""
         if self.rail is None:
+            from ..widgets.plan_view import PlanView
             from ..widgets.rail import Rail
 
-            self.rail = Rail(id="rail")
-            await self.query_one("#rail-place").mount(self.rail)
+            self.rail, self.plan = Rail(id="rail"), PlanView(id="plan")
+            await self.query_one("#rail-place").mount(self.rail, self.plan)
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < RAIL_FROM, "narrow")
@@ -122,6 +125,10 @@ class MainScreen(MainActions, Screen[None]):
     def _event(self, event: JobEvent) -> None:
         if self.rail is not None:
             self.rail.see(event)
+        if self.plan is not None and event.data.get("kind") == "tool_finished":
+            data = event.data.get("data")
+            if event.data.get("name") == "todo" and isinstance(data, dict):
+                self.plan.show(data.get("items") or ())
         if event.kind == "phase":
             self.status.phase(event.text)
         elif event.kind == "progress":

@@ -1,46 +1,45 @@
-"""One text file, from its end; a large one is read in part and says so."""
+"""One text file of any size, from its end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
 from textual.widget import Widget
 
 from ...fix.doors import visible
-from .dialog import Dialog, plain
+from ..widgets.log_view import LogView
+from .dialog import Head, plain
 
-_SHOWN_BYTES = 1 << 20
 
+class PagerScreen(ModalScreen[None]):
+    """Follows the file while it grows."""
 
-class PagerScreen(Dialog[None]):
-    wide = True
-    hint_text = "↑ ↓ PgUp PgDn Home End · Esc closes"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
 
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog wide"):
+            yield Head(visible(str(self._path)))
+            yield self._log()
+            yield plain("↑ ↓ PgUp PgDn · g top · G end · Esc closes", "dialog-hint")
+
+    def _log(self) -> Widget:
+        try:
+            return LogView(self._path, follow=True)
+        except OSError as error:
+            return plain(f"cannot be read: {error.strerror}", "missing")
+
     def on_mount(self) -> None:
-        super().on_mount()
-        body = self.query_one(".dialog-body")
-        body.focus()
-        body.scroll_end(animate=False)
+        for log in self.query(LogView):
+            log.focus()
 
-    def body(self) -> Iterable[Widget]:
-        yield plain(visible(str(self._path)), "head")
-        yield plain(_end_of(self._path))
-
-
-def _end_of(path: Path) -> str:
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            stream.seek(max(0, size - _SHOWN_BYTES))
-            data = stream.read(_SHOWN_BYTES)
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    lines = data.decode("utf-8", "replace").splitlines()
-    shown = "\n".join(visible(line) for line in lines)
-    cut = size - len(data)
-    return f"[the first {cut:,} bytes are not shown]\n{shown}" if cut > 0 else shown or "(empty)"
+    def action_close(self) -> None:
+        self.dismiss(None)
