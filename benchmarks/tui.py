@@ -84,8 +84,7 @@ class Terminal:
 
     def cpu_s(self) -> float:
         """Processor seconds of the program and its children so far."""
-        ticks = os.sysconf("SC_CLK_TCK")
-        return sum(int(value) for value in _stat(self.pid)[11:15]) / ticks
+        return _cpu_ticks(self.pid) / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
         for sign in (signal.SIGTERM, signal.SIGKILL):
@@ -102,13 +101,19 @@ class Terminal:
 
 
 def resident_mb(pid: int) -> float:
-    """Memory of a process that is really there, in megabytes."""
+    """Memory of a process and its children that is really there, in megabytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6 + sum(map(resident_mb, children_of(pid)))
 
 
-def _stat(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _cpu_ticks(pid: int) -> int:
+    """Of a process, its children, and those that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(value) for value in fields[11:15]) + sum(map(_cpu_ticks, children_of(pid)))
 
 
 def program(argv: list[str]) -> dict[str, float | None]:
@@ -174,6 +179,7 @@ async def widgets() -> dict[str, float]:
     from textual.app import App, ComposeResult
     from textual.widget import Widget
     from whimbrel.app.agent.events import ToolFinished, ToolStarted
+    from whimbrel.app.tui.collecting import CalmCollector
     from whimbrel.app.tui.widgets.conversation_view import ConversationView
     from whimbrel.app.tui.widgets.diff_view import DiffView
     from whimbrel.app.tui.widgets.log_view import LogView
@@ -189,6 +195,7 @@ async def widgets() -> dict[str, float]:
             yield self._make()
 
     found: dict[str, float] = {}
+    collector = CalmCollector()
 
     def put_ticks(name: str, ticks: tuple[float, float]) -> None:
         found[f"{name} ms"], found[f"{name} ms, cpu"] = ticks
@@ -196,6 +203,7 @@ async def widgets() -> dict[str, float]:
     app = Stage(ConversationView)
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
         view = app.query_one(ConversationView)
+        collector.start(app)  # as the program does
         for number in range(2000):
             card = ToolCard(
                 ToolStarted(
