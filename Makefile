@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo local native test test-fast test-vllm lint types imports wheel bench bench-repair bench-projects bench-scale docs clean
+.PHONY: help demo local native test test-fast test-vllm lint types imports wheel bench bench-repair bench-projects bench-scale bench-tui docs clean
 
 help:
 	@echo "make demo    repair the example project and show the evidence"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint    ruff and import contracts;  make types  pyright"
 	@echo "make bench   benchmarks;  make docs  regenerate generated pages;  make clean"
 	@echo "make bench-repair   repair by search on tests/repair_corpus (ARGS='--sample 20', '--locked', ...)"
+	@echo "make bench-tui   the terminal interface: first paint, streaming, ticks, memory (ARGS='--rivals FOLDER')"
 	@echo "make bench-projects   five projects of the package index;  make bench-scale   100,000 lines, 5,000 tests"
 
 $(VENV)/bin/python:
@@ -84,6 +85,9 @@ bench-projects: $(VENV)/.dev
 
 bench-scale: $(VENV)/.dev
 	$(BIN)/python benchmarks/repair_scale.py --page docs/scale.md $(ARGS)
+
+bench-tui: $(VENV)/.dev
+	$(BIN)/python benchmarks/tui.py $(ARGS)
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py

@@ -27,6 +27,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: (module below app.commands, attribute, one line for --help)
     "fix-issue": ("fix_issue", "command", "Issue and repository in; verified patch and evidence out."),
     "batch": ("batch", "command", "Run fix-issue on many issues, several at a time, resumable."),
+    "tui": ("tui", "command", "The terminal interface (also: whimbrel without arguments)."),
     "run": (
         "run",
         "command",
@@ -125,6 +126,12 @@ def _silence_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
+def _at_a_terminal() -> bool:
+    # A standard stream that was closed before the start is None.
+    streams: list[Any] = [sys.stdin, sys.stdout]
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
 def _folder_is_there() -> bool:
     try:
         Path.cwd()
@@ -143,6 +150,8 @@ def _shown(text: str) -> str:
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of the console script; turns every known error into one line and its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments and _at_a_terminal():
+        arguments = ["tui"]
     debug = "--debug" in arguments[:1]
     output = sys.stdout
     try:

@@ -11,6 +11,7 @@ from ..permissions.grants import Grants
 from ..permissions.judge import CommandVerdict, Situation, Verdict, judge_command
 from ..permissions.paths import Access, PathPolicy
 from ..permissions.rules import Decision, Rule
+from ..permissions.suggesting import prefix_of
 from ..tools.base import PermissionClass, Tool, ToolContext
 
 __all__ = ["Decision", "Permissions", "Rule", "Verdict", "subject_of"]
@@ -161,16 +162,38 @@ class Permissions:
         """
         self._grants.add(tool.name, _key_of(tool, arguments), prefix, store=store)
 
-    def judge(self, command: str, tool: str = "bash") -> CommandVerdict:
-        """How a command line is understood and what is decided about each part of it."""
+    def judge(self, command: str, tool: str = "bash", *, also: Sequence[str] = ()) -> CommandVerdict:
+        """How a command line is understood and what is decided about each part of it.
+
+        ``also``: patterns as if a person had agreed to them.
+        """
         execute = PermissionClass.EXECUTE
         rules = [rule for rule in self._rules if not rule.path and rule.covers_tool(tool, execute.value)]
-        for each in self._grants.prefixes(tool):
+        for each in (*self._grants.prefixes(tool), *also):
             rules.append(Rule(Decision.ALLOW, tool=tool, command=each, reason="it was allowed before"))
         situation = Situation(self._defaults[execute], not self._isolated, self._mode)
         return judge_command(
             command, rules, self.paths, situation, lambda text: self._grants.holds(tool, text)
         )
+
+    def parts(self, tool: Tool, arguments: dict[str, Any]) -> list[tuple[str, str, str]]:
+        """(simple command, decision, reason) for each part of a command line; empty for other calls."""
+        command = _command_of(tool, arguments)
+        if command is None:
+            return []
+        steps = self.judge(command, tool.name).steps
+        return [(each.command.shown, each.verdict.decision.value, each.verdict.reason) for each in steps]
+
+    def prefix(self, tool: Tool, arguments: dict[str, Any]) -> str:
+        """A pattern that would allow this call if it was remembered, or empty."""
+        command = _command_of(tool, arguments)
+        if command is None:
+            return ""
+        asked = [s for s in self.judge(command, tool.name).steps if s.verdict.decision is Decision.ASK]
+        found = prefix_of(asked[0].command.shown) if len(asked) == 1 else ""
+        if not found or self.judge(command, tool.name, also=(found,)).verdict.decision is not Decision.ALLOW:
+            return ""
+        return found
 
     def _with_paths(self, tool: Tool, arguments: dict[str, Any], verdict: Verdict) -> Verdict:
         accesses: tuple[Access, ...] = ("read",)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -53,7 +54,9 @@ def probe_command(
     URL is its address (https://host/v1), or a model string such as vllm:NAME@URL.
     What is found out is kept for a week and used by every run with this model.
     """
-    profile, cached = asyncio.run(_probe(url, name, dialect, refresh, timeout, quiet=as_json))
+    profile, cached = asyncio.run(
+        _probe(url, name, dialect, refresh, timeout, tell=_nothing if as_json else _progress)
+    )
     if as_json:
         click.echo(profile.model_dump_json(indent=2))
     else:
@@ -120,8 +123,28 @@ def logout(host: str) -> None:
 # ---------------------------------------------------------------- what the commands do
 
 
+async def probe_endpoint(url: str, tell: Callable[[str], None]) -> tuple[Profile, bool]:
+    """What the endpoint of an address or model string can do, and whether that was known already.
+
+    Raises:
+        UsageError, ModelError: no address, several models, or the server does not answer.
+    """
+    return await _probe(url, None, None, False, 120.0, tell=tell)
+
+
+async def list_endpoint(url: str) -> list[Listed]:
+    """The models a server offers; errors as for ``probe_endpoint``."""
+    return await _list(_endpoint(url, "", None))
+
+
 async def _probe(
-    url: str, name: str | None, dialect: str | None, refresh: bool, timeout: float, *, quiet: bool
+    url: str,
+    name: str | None,
+    dialect: str | None,
+    refresh: bool,
+    timeout: float,
+    *,
+    tell: Callable[[str], None],
 ) -> tuple[Profile, bool]:
     from ...engine.remote.probe import probe
     from ...engine.remote.transport import Transport
@@ -136,7 +159,7 @@ async def _probe(
         return known, True
     transport = Transport(endpoint, timeout_s=min(60.0, timeout))
     try:
-        profile = await probe(transport, seconds=timeout, tell=_nothing if quiet else _progress)
+        profile = await probe(transport, seconds=timeout, tell=tell)
     finally:
         await transport.close()
     if not store.save(profile):

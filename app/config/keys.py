@@ -106,6 +106,8 @@ def _known(model: type[BaseModel], key: tuple[str, ...]) -> bool:
         return len(key) > 2 and _known(Settings, key[2:])
     if key[0] == "mcp":
         return len(key) > 2
+    if key[0] == "keys":
+        return len(key) == 2
     return len(key) == 1
 
 

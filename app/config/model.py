@@ -130,6 +130,16 @@ class Context(Section):
     )
 
 
+class Tui(Section):
+    theme: str = Field(default="", description="Colours of the terminal interface; empty: what fits.")
+    rail: bool = Field(default=True, description="Show the rail beside the conversation.")
+    notify: Literal["off", "bell", "desktop"] = Field(
+        default="bell", description="How the end of a long run is told; desktop: by the terminal (OSC 9)."
+    )
+    notify_after: Duration = Field(default=20.0, description="What a long run is: seconds, or 90s, 15m.")
+    keys: dict[str, str] = Field(default={}, description='NAME -> its keys, such as find = "ctrl+s".')
+
+
 class Hook(Section):
     time: Duration | None = Field(
         default=None, description="Of one hook run: 90s, 15m, 2h; by default 60s, 5m for pre-push."
@@ -156,6 +166,7 @@ class Settings(Section):
     telemetry: Telemetry = Telemetry()
     context: Context = Context()
     hook: Hook = Hook()
+    tui: Tui = Tui()
     profiles: dict[str, dict[str, Any]] = Field(
         default={}, description="NAME -> settings that count instead when the profile is chosen."
     )

@@ -47,9 +47,12 @@ def remember_result(repository: Path, output: Path, *, verified: bool) -> None:
     _save(record)
 
 
-async def apply_result(path: Path, output: Path | None = None) -> tuple[Path, list[str]]:
+async def apply_result(
+    path: Path, output: Path | None = None, part: bytes | None = None
+) -> tuple[Path, list[str]]:
     """Applies the verified patch of the last result (or of ``output``) to the working tree.
 
+    ``part``: the part of that patch a person chose; what is left out makes the proof no proof of it.
     The index is not touched. Returns the repository and the changed paths.
 
     Raises:
@@ -81,8 +84,9 @@ async def apply_result(path: Path, output: Path | None = None) -> tuple[Path, li
             "the working tree has changed since the run, so the evidence does not hold for it",
             hint=f"run `whimbrel fix-issue` again, or apply by hand: git apply {folder / 'patch.diff'}",
         )
-    await _git_apply(repository, patch, reverse=False)
-    _save(_applied(repository, folder, patch))
+    chosen = patch if part is None else part
+    await _git_apply(repository, chosen, reverse=False)
+    _save(_applied(repository, folder, chosen))
     return repository, [entry["path"] for entry in result.get("files", [])]
 
 

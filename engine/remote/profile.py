@@ -111,6 +111,22 @@ class ProfileStore:
         same = (profile.version, profile.base_url, profile.model) == (VERSION, base_url, model)
         return profile if fresh and same else None
 
+    def listed(self) -> list[Profile]:
+        """Every profile that can be used, newest first."""
+        found: list[Profile] = []
+        try:
+            paths = [path for path in self._folder.glob("*.json") if path.stat().st_size <= MAX_BYTES]
+        except OSError:
+            return []
+        for path in paths:
+            try:
+                one = Profile.model_validate_json(path.read_bytes())
+            except (OSError, ValidationError, ValueError):
+                continue
+            if one.version == VERSION and 0 <= self._clock() - one.made_at <= EXPIRES_S:
+                found.append(one)
+        return sorted(found, key=lambda one: one.made_at, reverse=True)
+
     def save(self, profile: Profile) -> bool:
         """Keeps it; False when the folder cannot be written, which costs only another look."""
         try:

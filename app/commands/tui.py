@@ -1,0 +1,114 @@
+"""``whimbrel tui``: the terminal interface."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .shared import (
+    check_sandbox,
+    limit_options,
+    model_options,
+    not_empty,
+    permission_options,
+    permission_rules,
+    python_option,
+    repository_top,
+    sandbox_options,
+    settings_options,
+    tests_option,
+    tool_options,
+)
+
+if TYPE_CHECKING:
+    from ..fix.options import FixOptions
+
+
+@click.command("tui", short_help="The terminal interface (also: whimbrel without arguments).")
+@click.argument("directory", required=False, default=".", metavar="[DIR]")
+@click.option("--continue", "latest", is_flag=True, help="Go on with this repository's last session.")
+@click.option("--resume", callback=not_empty, metavar="ID", help="Go on with a session (start of its id).")
+@click.option("--attach", callback=not_empty, metavar="ID", help="Watch a session that another process runs.")
+@click.option("--plain", is_flag=True, help="Lines only, for screen readers and simple terminals.")
+@click.option("--inline", is_flag=True, help="Below the shell's prompt instead of the whole screen.")
+@click.option("--theme", callback=not_empty, metavar="NAME", help="Colours for this time.")
+@tests_option
+@python_option
+@click.option(
+    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
+)
+@model_options
+@sandbox_options
+@click.option(
+    "--max-steps", type=click.IntRange(1, 10_000), default=100, show_default=True,
+    help="Questions to the model, for each prompt.",
+)  # fmt: skip
+@limit_options
+@tool_options
+@permission_options
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
+)
+@settings_options
+@click.pass_context
+def command(ctx: click.Context, directory: str, **given: Any) -> None:
+    """Opens the terminal interface in DIR (default: here).
+
+    Prompts go to the model as with `run`; /fix repairs as `fix-issue` does; /help shows
+    the rest. Your files change only when you apply what a run gave.
+    """
+    check_sandbox(given)
+    given["rules"] = permission_rules(given)
+    ways = [name for name in ("latest", "resume", "attach") if given[name]]
+    if len(ways) > 1:
+        raise click.UsageError("give one of --continue, --resume and --attach")
+    _need_terminal(plain=given["plain"])
+    top = repository_top(Path(directory))
+    from ..tui.runs import Launch
+
+    launch = Launch(
+        repository=top,
+        prepare=lambda: _options(ctx, top, dict(given)),
+        resume=given["resume"],
+        latest=given["latest"],
+        attach=given["attach"],
+        theme=given["theme"] or "",
+        inline=given["inline"],
+    )
+    if given["plain"] or os.environ.get("TERM", "dumb") in ("", "dumb"):
+        from ..tui.plain import run_plain
+
+        sys.exit(run_plain(launch))
+    from ..tui.app import run_tui
+
+    sys.exit(run_tui(launch))
+
+
+def _need_terminal(*, plain: bool) -> None:
+    streams: list[Any] = [sys.stdin, sys.stdout]
+    if plain or all(stream is not None and stream.isatty() for stream in streams):
+        return
+    from ...sandbox.base.errors import UsageError
+
+    raise UsageError(
+        "the interface needs a terminal on standard input and output",
+        hint="without one: whimbrel run PROMPT, whimbrel fix-issue, or whimbrel tui --plain",
+    )
+
+
+def _options(ctx: click.Context, top: Path, given: dict[str, Any]) -> FixOptions:
+    """Options and settings as `run` reads them.
+
+    Raises:
+        ConfigError, UsageError: a settings file, a variable, ``-c`` or ``--profile`` is wrong.
+    """
+    from ..fix.options import FixOptions
+    from .shared import common_fields, settle
+
+    given |= {"repo": top, "output": None, "apply_patch": False}
+    settings = settle(ctx, given)
+    return FixOptions(**common_fields(given, settings), max_candidates=settings.limits.candidates)

@@ -1,0 +1,325 @@
+"""The application: themes, keys, lifecycle. What is said and done is the main screen's business."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, work
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
+
+from .collecting import CalmCollector
+from .driver import AskedPermission
+from .keys import keymap
+from .runs import Launch, Runs
+from .screens.main import MainScreen
+from .themes import NAMES, OWN, chosen
+
+if TYPE_CHECKING:
+    from ..config.model import Tui
+    from .driver import AskedQuestion
+
+_MAX_CRASHES = 8
+_STOP_S = 15.0
+"""So long a run may take to end in order when the interface leaves; it keeps what was done."""
+
+
+class WhimbrelApp(App[int]):
+    """``run`` gives the exit code of the process."""
+
+    CSS_PATH = "whimbrel.tcss"
+    TITLE = "Whimbrel"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = ""
+    BINDINGS: ClassVar[list[BindingType]] = []
+    ESCAPE_TO_MINIMIZE = False
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__()
+        self.launch = launch
+        self.repository: Path = launch.repository
+        self.runs = Runs(launch, latest=launch.latest)
+        self.main = MainScreen(self.runs)
+        self.own_keys: dict[str, str] = {}
+        self.leaving = False
+        self.settings: Tui | None = None
+        self._crashes = 0
+        self._swallow_up = False
+        for theme in OWN:
+            self.register_theme(theme)
+        self.theme = chosen(launch.theme)
+
+    def get_default_screen(self) -> Screen[None]:
+        return self.main
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Refused outside the main thread, and where a parent wants it ignored it stays so.
+            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        self.run_worker(self.leave(128 + number), exclusive=False)
+
+    # ------------------------------------------------------------------ getting ready
+
+    @work
+    async def prepare(self, again: bool = False) -> None:
+        """Reads the settings beside the first paint; prompts wait for that, keys do not."""
+        from ...sandbox.base.errors import WhimbrelError
+
+        runs = self.runs
+        try:
+            options = await asyncio.to_thread(self.launch.prepare)
+            await asyncio.to_thread(load_widgets)
+        except WhimbrelError as error:
+            runs.problem = error.one_line()
+            self.main.conversation.error(error.message, error.hint)
+            runs.ready.set()
+            return
+        if again and runs.options is not None:
+            # From the next run on; model and effort stay as they were chosen here.
+            runs.options = replace(options, model=runs.model, effort=runs.effort)
+            self._use(options.settings.tui)
+            return
+        runs.options, runs.problem = options, ""
+        if not self.is_headless:
+            CalmCollector().start(self)
+        await self.main.put_up_rail()
+        runs.model_given = options.model != options.settings.model.name
+        self._use(options.settings.tui)
+        runs.ready.set()
+        self.main.show_state()
+        await self._begin()
+
+    async def _begin(self) -> None:
+        """Where it starts: in a session that goes on, or on the first-run page."""
+        from ...sandbox.base.errors import WhimbrelError
+
+        launch = self.launch
+        try:
+            if launch.attach:
+                from .screens.watch import WatchScreen
+
+                self.push_screen(WatchScreen(launch.attach))
+            elif launch.resume:
+                self.main.open_session(launch.resume)
+            elif launch.latest:
+                from ..sessions import SessionStore
+
+                store = SessionStore.open()
+                try:
+                    session_id = store.latest(str(self.repository)).id
+                finally:
+                    store.close()
+                self.main.open_session(session_id)
+        except WhimbrelError as error:
+            self.main.conversation.error(error.message, error.hint)
+            return
+        from .first_run import is_first_run
+
+        if not (launch.attach or launch.resume or launch.latest) and is_first_run():
+            self.main.action_welcome()
+
+    def _use(self, settings: Tui) -> None:
+        """Colours, keys and habits as the settings want them."""
+        self.settings = settings
+        if not self.launch.theme and settings.theme:
+            self.theme = chosen(settings.theme)
+        self.own_keys, problems = keymap(settings.keys)
+        self.set_keymap(self.own_keys)
+        for problem in problems:
+            self.notify(problem, severity="warning", markup=False)
+        self.main.set_class(not settings.rail, "no-rail")
+
+    def submit(self, text: str) -> None:
+        """As if it was typed in the prompt."""
+        self.main.submit(text)
+
+    # ------------------------------------------------------------------ asking
+
+    async def ask_person(self, asked: AskedPermission | AskedQuestion) -> None:
+        """Shows the dialog and hands the answer over; a question that was taken back is not shown."""
+        if asked.reply.done():
+            return
+        from .screens.asking import PermissionDialog, QuestionDialog
+
+        self.ring("a question waits")
+        if isinstance(asked, AskedPermission):
+            from ..agent.events import PermissionAnswer
+
+            answer = await self.push_screen_wait(PermissionDialog(asked.request))
+            given = answer if isinstance(answer, PermissionAnswer) else PermissionAnswer(allowed=False)
+            with contextlib.suppress(Exception):  # the run ended meanwhile
+                asked.reply.set_result(given)
+        else:
+            text = await self.push_screen_wait(QuestionDialog(asked.question))
+            with contextlib.suppress(Exception):
+                asked.reply.set_result(text if isinstance(text, str) else "")
+
+    def close_dialogs(self) -> None:
+        """The run that asked is over."""
+        from .screens.asking import Asking
+
+        if isinstance(self.screen, Asking):
+            self.screen.dismiss(None)
+
+    async def on_event(self, event: events.Event) -> None:
+        if self._deaf_to(event):
+            return
+        await super().on_event(event)
+
+    def _deaf_to(self, event: events.Event) -> bool:
+        """Whether a key or click goes nowhere because a question has only just appeared."""
+        fresh = isinstance(event, events.InputEvent | events.Paste | events.AppFocus)
+        if not fresh or event.is_forwarded or not self.screen_stack:
+            return False
+        from .screens.asking import Asking
+
+        screen = self.screen
+        if isinstance(event, events.MouseUp) and self._swallow_up:
+            self._swallow_up = False
+            return True
+        if not isinstance(screen, Asking):
+            return False
+        if isinstance(event, events.AppFocus):
+            screen.be_quiet()
+            return False
+        if not screen.deaf or not isinstance(event, events.Key | events.MouseDown | events.Paste):
+            return False
+        self._swallow_up = isinstance(event, events.MouseDown)
+        screen.typed_ahead()
+        return True
+
+    # ------------------------------------------------------------------ telling
+
+    def tell_end(self, status: str, seconds: float) -> None:
+        """A long run ended: told outside the screen, too."""
+        settings = self.settings
+        if settings is not None and seconds >= settings.notify_after:
+            self.ring(f"{self.repository.name}: {status or 'ended'}")
+
+    def ring(self, text: str) -> None:
+        """The bell, or the desktop's own notification by way of the terminal (OSC 9)."""
+        how = self.settings.notify if self.settings is not None else "bell"
+        if how == "bell":
+            self.bell()
+        elif how == "desktop" and self._driver is not None:
+            clean = "".join(char for char in text if char.isprintable())
+            self._driver.write(f"\x1b]9;Whimbrel: {clean}\x07")
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        from functools import partial
+
+        from .commands import COMMANDS
+
+        if isinstance(screen, ModalScreen):
+            return
+        for command in COMMANDS:
+            yield SystemCommand(
+                command.name.capitalize(), command.hint, partial(self.main.do, command.action)
+            )
+        for name in NAMES:
+            yield SystemCommand(f"Theme {name}", "colours", partial(setattr, self, "theme", name))
+
+    # ------------------------------------------------------------------ the end, and what goes wrong
+
+    async def action_quit(self) -> None:
+        """Ctrl-Q from anywhere, dialogs included: asks where something runs."""
+        self.main.action_leave()
+
+    async def leave(self, code: int) -> None:
+        """Ends the run in order, then the interface; the terminal is as it was."""
+        if self.leaving:
+            return
+        self.leaving = True
+        driver = self.runs.driver
+        if driver.running:
+            self.main.status.phase("Stopping; what was done is kept")
+            driver.stop()
+            await asyncio.to_thread(driver.wait, _STOP_S)
+        self.exit(code)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """A fault of one part costs that part; the conversation and what runs go on."""
+        self._crashes += 1
+        part = None if self.leaving or self._crashes > _MAX_CRASHES else self._broken_part(error)
+        if part is None:
+            write_crash(error)
+            self.runs.driver.stop()
+            super()._handle_exception(error)
+            return
+        part.display = False
+        self.screen.refresh(layout=True)
+        self.note_crash(error, f"the part of the screen that shows {type(part).__name__} failed")
+
+    def _broken_part(self, error: Exception) -> Widget | None:
+        """The widget of the conversation or the rail that an error came out of; None: not only of that."""
+        owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if names and names[0] == "_process_messages_loop" and isinstance(owners[0], Screen | App):
+            return None  # it hears no messages any more
+        places = {self.main.conversation, self.main.query_one("#rail-place")}
+        for owner in reversed(owners):
+            if isinstance(owner, Widget) and places.intersection(owner.ancestors):
+                return owner
+        return None
+
+    def note_crash(self, error: Exception, what: str) -> None:
+        """An error card, and the traceback in a file."""
+        place = write_crash(error)
+        hint = f"the run and its session go on; traceback: {place}" if place else "the run goes on"
+        self.main.conversation.error(f"{what}: {type(error).__name__}: {error}", hint)
+
+
+def load_widgets() -> None:
+    """What the first event will need; on a thread, so that no key waits for it."""
+    from ..agent import permissions as _permissions
+    from .widgets import plan_view, rail, reasoning, streaming_markdown, tool_card
+
+    _ = (_permissions, plan_view, rail, reasoning, streaming_markdown, tool_card)
+
+
+def write_crash(error: Exception) -> Path | None:
+    """The traceback in the state folder; None where that cannot be written."""
+    from ...sandbox.base.errors import WhimbrelError
+    from ...sandbox.base.files import atomic_write
+    from ...sandbox.base.secrets import redact
+    from ..paths import state_dir
+
+    text = redact("".join(traceback.format_exception(error)))
+    try:
+        folder = state_dir() / "crashes"
+        folder.mkdir(exist_ok=True, mode=0o700)
+        path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+        atomic_write(path, text.encode("utf-8", "backslashreplace"), mode=0o600)
+    except (OSError, WhimbrelError):
+        return None
+    return path
+
+
+def run_tui(launch: Launch) -> int:
+    """Runs the interface to its end and returns the exit code."""
+    app = WhimbrelApp(launch)
+    try:
+        code = app.run(inline=launch.inline, inline_no_clear=True)
+    finally:
+        app.runs.driver.stop()
+        app.runs.driver.wait(_STOP_S)
+    if app.runs.session_id:
+        sys.stdout.write(f"go on with: whimbrel tui --resume {app.runs.session_id}\n")
+    return code if code is not None else (app.return_code or 0)
