@@ -84,6 +84,14 @@ class ToolFinished(Frozen):
         )
 
 
+class CommandPart(Frozen):
+    """One simple command of a command line, with what was decided about it."""
+
+    shown: str
+    decision: Literal["allow", "ask", "deny"]
+    reason: str
+
+
 class PermissionRequest(Frozen):
     """A question for the person."""
 
@@ -94,6 +102,8 @@ class PermissionRequest(Frozen):
     """The path, command or address it is about."""
     arguments: dict[str, JsonValue]
     reason: str
+    parts: tuple[CommandPart, ...] = ()
+    """How a command line was understood; empty for other tools, and where it was not understood."""
 
 
 class PermissionAnswer(Frozen):

@@ -172,6 +172,14 @@ class Permissions:
             command, rules, self.paths, situation, lambda text: self._grants.holds(tool, text)
         )
 
+    def parts(self, tool: Tool, arguments: dict[str, Any]) -> list[tuple[str, str, str]]:
+        """(simple command, decision, reason) for each part of a command line; empty for other calls."""
+        command = _command_of(tool, arguments)
+        if command is None:
+            return []
+        steps = self.judge(command, tool.name).steps
+        return [(each.command.shown, each.verdict.decision.value, each.verdict.reason) for each in steps]
+
     def _with_paths(self, tool: Tool, arguments: dict[str, Any], verdict: Verdict) -> Verdict:
         accesses: tuple[Access, ...] = ("read",)
         if tool.permission is PermissionClass.WRITE:

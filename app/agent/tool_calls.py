@@ -20,6 +20,7 @@ from ..tools.base import PermissionClass, Progress, Tool, ToolArguments, ToolCon
 from ..tools.invisible import flagged
 from .events import (
     AgentEvent,
+    CommandPart,
     Notice,
     PermissionAnswer,
     PermissionAnswered,
@@ -192,6 +193,12 @@ class ToolCalls:
             subject=clean_text(subject_of(arguments)),
             arguments=clean_data(arguments),
             reason=verdict.reason,
+            parts=tuple(
+                CommandPart.model_validate(
+                    {"shown": clean_text(shown), "decision": decision, "reason": clean_text(reason)}
+                )
+                for shown, decision, reason in self._permissions.parts(tool, arguments)
+            ),
         )
         if self._ask is None:
             return f"{verdict.reason}, and nobody is there to ask"

@@ -84,6 +84,7 @@ def tool_context(
         target_tests=target_tests,
         max_candidates=options.max_candidates,
         lint=options.lint,
+        ask=None if options.person is None else options.person.question,
         paths=stage.paths,
     )
 
@@ -112,7 +113,9 @@ async def make_agent(
         await get_ready(each)
     settings = context_settings(options.settings, models)
     window = settings.window or model.context_window
-    offered = [*(wrap(tool) for tool in default_tools(web=options.web, window=window)), *added.tools]
+    person = options.person
+    built_in = default_tools(interactive=person is not None, web=options.web, window=window)
+    offered = [*(wrap(tool) for tool in built_in), *added.tools]
     watch.telemetry.offered(tool.name for tool in offered)
     takes_tiers = model.capabilities.effort is not False
 
@@ -136,6 +139,7 @@ async def make_agent(
             grants=Grants(stage.repository),
         ),
         on_event=on_event,
+        ask=None if person is None else person.permission,
         window=settings,
         tasks=tasks,
     )

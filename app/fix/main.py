@@ -61,8 +61,17 @@ class Ending(Protocol):
     def end(self, status: str, message: str) -> None: ...
 
 
-async def run_job(job: Job, door: JobDoor, debug: bool, refused: WhimbrelError | None = None) -> int:
-    """Runs a job to its exit code, whatever ends it; its result file is written in every case."""
+async def run_job(
+    job: Job,
+    door: JobDoor,
+    debug: bool,
+    refused: WhimbrelError | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> int:
+    """Runs a job to its exit code, whatever ends it; its result file is written in every case.
+
+    ``stopped``: whether a door cancelled this task because the person wanted the run to end.
+    """
     result = job.result
     async with interruptible() as interrupts:
         run: RunDirectory | None = None
@@ -75,7 +84,7 @@ async def run_job(job: Job, door: JobDoor, debug: bool, refused: WhimbrelError |
             run = RunDirectory.create(result.run_id)
             await job.run(run)
         except asyncio.CancelledError:
-            if not interrupts.received:
+            if not interrupts.received and not stopped():
                 raise
             result.end_with(cancellation())
         except WhimbrelError as error:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..config import Settings
     from ..reports import ReportRequest
     from .check import Check
+    from .person import Person
 
 
 def _built_in() -> Settings:
@@ -80,6 +81,8 @@ class FixOptions:
     rules: tuple[Rule, ...] = ()
     """Permission rules of the person, from flags and configuration."""
     permission_mode: str = "default"
+    person: Person | None = field(default=None, repr=False, compare=False)
+    """Who can be asked; None: what would be asked is denied."""
     settings: Settings = field(default_factory=_built_in, repr=False)
     """The rest of the settings; options that have a field here count as this field says."""
 

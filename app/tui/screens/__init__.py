@@ -1,0 +1,1 @@
+"""Screens and dialogs over the conversation; each imports only what it shows."""
