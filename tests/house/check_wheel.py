@@ -75,14 +75,20 @@ def main() -> int:
             print(f"wheel: not in it: {lacking}")
             return 1
         # Modules that stand on an extra are imported behind a check that names it.
-        extras = ("app.mcp.connection", "app.mcp.http", "app.mcp.stdio", "app.mcp.tools")
+        extras = (
+            "app.acp",
+            "app.mcp.connection",
+            "app.mcp.http",
+            "app.mcp.stdio",
+            "app.mcp.tools",
+        )  # modules, or packages with all that is in them
         inner = ("inside", "__main__", "launcher", "scripts")  # run by other interpreters, or as programs
         modules = sorted(
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
             for name in names
             if name.endswith(".py") and not any(part in name for part in inner)
         )
-        modules = [module for module in modules if not module.endswith(extras)]
+        modules = [m for m in modules if not f"{m}.".startswith(tuple(f"whimbrel.{e}." for e in extras))]
         subprocess.run(
             [work / "env/bin/python", "-c", "import importlib, sys; [importlib.import_module(m) for m in sys.argv[1:]]", *modules],
             check=True, cwd=folder, env={**os.environ, "PYTHONPATH": ""},
