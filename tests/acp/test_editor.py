@@ -106,10 +106,34 @@ async def test_what_a_turn_changed_goes_into_the_files_when_the_person_says_so(
     assert all(each.content.text for each in me.updates if each.session_update.endswith("_chunk"))
 
 
+async def test_the_same_edit_leaves_the_same_bytes_through_the_command_and_an_editor(
+    home: dict[str, str], repo: Repo
+):
+    odd = b"\xef\xbb\xbfdef add(a, b):\r\n\treturn a - b  \r\n# \xc3\xa9"
+    left: list[bytes] = []
+    for door in ("run", "acp"):
+        (repo.root / "calc.py").write_bytes(odd)
+        repo.commit()
+        with MockServer([EDIT, completion(text="Done.")]) as server:
+            if door == "acp":
+                async with editor(home, lambda _: "apply", "--model", server.model()) as (_, agent, _process):
+                    session = await agent.new_session(cwd=str(repo.root), mcp_servers=[])
+                    await agent.prompt(session_id=session.session_id, prompt=[helpers.text_block("Fix add")])
+            else:
+                command = ("run", "--repo", str(repo.root), "--sandbox", "host", "--no-build", "--apply")
+                process = await asyncio.create_subprocess_exec(
+                    *WHIMBREL, *command, "--python", sys.executable, "--model", server.model(), "Fix add",
+                    env=home, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+                )  # fmt: skip
+                assert await process.wait() == 0
+        left.append((repo.root / "calc.py").read_bytes())
+    assert left == [odd.replace(b"a - b", b"a + b")] * 2
+
+
 async def test_the_embedded_model_repairs_a_project_in_an_editor(home: dict[str, str], buggy: Repo):
     async with editor(home, lambda _: "apply") as (me, agent, _):
         session = await agent.new_session(cwd=str(buggy.root), mcp_servers=[])
-        assert [mode.id for mode in session.modes.available_modes][0] == session.modes.current_mode_id
+        assert session.modes.current_mode_id == "default"
         done = await agent.prompt(
             session_id=session.session_id, prompt=[helpers.text_block("A test fails; repair it.")]
         )
@@ -246,6 +270,6 @@ async def test_a_model_that_cannot_be_reached_is_an_error_with_its_reason(home: 
         _process,
     ):
         session = await agent.new_session(cwd=str(calc.root), mcp_servers=[])
-        with pytest.raises(RequestError, match="127.0.0.1:9") as raised:
+        with pytest.raises(RequestError, match=r"127\.0\.0\.1:9") as raised:
             await agent.prompt(session_id=session.session_id, prompt=[helpers.text_block("Hi")])
         assert raised.value.data["exit_code"] == 8
