@@ -33,6 +33,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "command",
         "One turn of a conversation about a repository; the answer on standard output.",
     ),
+    "acp": ("acp", "command", "The agent for editors that speak the Agent Client Protocol."),
     "locate": ("locate", "command", "Rank files, functions and lines that may hold the fault."),
     "apply": ("apply", "apply", "Apply the last verified patch to your working tree."),
     "undo": ("apply", "undo", "Take the last applied patch back."),

@@ -80,7 +80,8 @@ async def extras(
         added.tools.append(SkillTool(skills))
     servers: tuple[McpServer, ...] = ()
     if NONE not in options.mcp:
-        servers = choose(own_servers(os.environ), repository_servers(contents, tell), options.mcp)
+        own = (*options.mcp_servers, *own_servers(os.environ))
+        servers = choose(own, repository_servers(contents, tell), options.mcp)
     if servers and options.model == "embedded":
         if options.mcp:
             tell("warning", "the embedded model calls no tools of MCP servers, so none is started")

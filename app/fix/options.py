@@ -11,6 +11,7 @@ from ..permissions.rules import Rule
 if TYPE_CHECKING:
     from ...sandbox.workspace import StartTree
     from ..config import Settings
+    from ..mcp.config import McpServer
     from ..reports import ReportRequest
     from .check import Check
     from .person import Person
@@ -81,6 +82,8 @@ class FixOptions:
     rules: tuple[Rule, ...] = ()
     """Permission rules of the person, from flags and configuration."""
     permission_mode: str = "default"
+    mcp_servers: tuple[McpServer, ...] = ()
+    """Servers that the door brings along, besides those of the settings."""
     person: Person | None = field(default=None, repr=False, compare=False)
     """Who can be asked; None: what would be asked is denied."""
     settings: Settings = field(default_factory=_built_in, repr=False)

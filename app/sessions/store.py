@@ -99,9 +99,13 @@ class SessionStore:
         repository: str,
         model: str,
         on_problem: Callable[[str], None] = lambda _: None,
+        session_id: str = "",
     ) -> SessionWriter:
-        """A new session and its only writer. Nothing is stored before the first event."""
-        session_id = self.new_id()
+        """A new session and its only writer. Nothing is stored before the first event.
+
+        ``session_id`` is one that ``new_id`` gave before; without it there is a new one.
+        """
+        session_id = session_id or self.new_id()
         return SessionWriter(
             session_id,
             self.connection,

@@ -27,6 +27,8 @@ class TalkOptions:
     """``ID`` or ``ID@SEQ``: go on in a copy of that session, as it was after message SEQ."""
     files: str = "session"
     """``session``: files as the session left them; ``repository``: as they are."""
+    new_id: str = ""
+    """The id a new session gets; empty: one is made. For doors that must name it before it begins."""
     model_given: bool = True
     """False: a continued session keeps its own model."""
 

@@ -82,12 +82,14 @@ def choose(options: TalkOptions, repository: Path, warn: Callable[[str], None]) 
 
 
 def begin(
-    chosen: Chosen, *, title: str, repository: Path, model: str, warn: Callable[[str], None]
+    chosen: Chosen, *, title: str, repository: Path, model: str, warn: Callable[[str], None], new_id: str = ""
 ) -> TalkRecording:
     """The writer of the chosen session; a fork is made now."""
     store, info = chosen.store, chosen.info
     if info is None:
-        session = store.create(title=title, repository=str(repository), model=model, on_problem=warn)
+        session = store.create(
+            title=title, repository=str(repository), model=model, on_problem=warn, session_id=new_id
+        )
     elif chosen.writer is not None:
         session = chosen.writer
     else:

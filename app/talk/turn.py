@@ -111,7 +111,7 @@ class Turn:
             self._describe(stage)
             recording = begin(
                 chosen, title=prompt.splitlines()[0][:120], repository=stage.repository, model=model_name,
-                warn=lambda text: self._tell("warning", text),
+                warn=lambda text: self._tell("warning", text), new_id=self.talk.new_id,
             )  # fmt: skip
             self.recording = recording
             self._started(stage, recording, chosen, model_name)

@@ -1,0 +1,1 @@
+"""The editors' door: the Agent Client Protocol over standard input and output."""

@@ -1,0 +1,78 @@
+"""`whimbrel acp`: the agent for editors that speak the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .shared import (
+    check_sandbox,
+    common_fields,
+    limit_options,
+    model_options,
+    permission_options,
+    permission_rules,
+    python_option,
+    sandbox_options,
+    settings_options,
+    settle,
+    tests_option,
+    tool_options,
+)
+
+
+@click.command("acp", short_help="The agent for editors that speak the Agent Client Protocol.")
+@tests_option
+@python_option
+@click.option(
+    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
+)
+@model_options
+@sandbox_options
+@click.option(
+    "--max-steps",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Questions to the model in a turn.",
+)
+@limit_options
+@tool_options
+@permission_options
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
+)
+@settings_options
+@click.pass_context
+def command(ctx: click.Context, **given: Any) -> None:
+    """Serves one editor over standard input and output; the editor starts it.
+
+    The options are those of `whimbrel run` and hold for every turn; the editor names the folder.
+    A turn works on a copy in a sandbox. What it changed goes into your files only when you say so
+    in the editor; `whimbrel undo` takes it back.
+    """
+    import importlib.util
+
+    from ...sandbox.base.errors import ConfigError
+
+    if importlib.util.find_spec("acp") is None:
+        raise ConfigError(
+            "the Agent Client Protocol's library is not installed", hint="pip install 'whimbrel[tui]'"
+        )
+    check_sandbox(given)
+    rules = permission_rules(given)
+    from ..acp.agent import EditorAgent
+    from ..acp.serve import serve
+    from ..fix.options import FixOptions
+    from .shared import repository_top
+
+    def options_for(folder: Path) -> FixOptions:
+        here: dict[str, Any] = {**given, "repo": repository_top(folder), "rules": rules, "output": None}
+        here["apply_patch"] = False
+        settings = settle(ctx, here)
+        return FixOptions(**common_fields(here, settings), max_candidates=settings.limits.candidates)
+
+    sys.exit(serve(EditorAgent(options_for)))
