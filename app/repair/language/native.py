@@ -166,8 +166,9 @@ class LanguageModel:
         draw = numpy.random.Generator(numpy.random.PCG64(seed))
         rows = [rows[0].copy()] * count
         alive, found = list(range(1, count + 1)), dict[bytes, float]()
-        nothing: tuple[bytes, float, int] = (b"", 0.0, 0)
-        written = dict.fromkeys(alive, nothing)
+        written: dict[int, tuple[bytes, float, int]] = {}
+        for sequence in alive:
+            written[sequence] = (b"", 0.0, 0)
         for step in range(_LINE_TOKENS):
             self._begin()
             going: list[int] = []
