@@ -20,6 +20,7 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
+from .collecting import CalmCollector
 from .driver import AskedPermission
 from .keys import keymap
 from .runs import Launch, Runs
@@ -96,6 +97,8 @@ class WhimbrelApp(App[int]):
             self._use(options.settings.tui)
             return
         runs.options, runs.problem = options, ""
+        if not self.is_headless:
+            CalmCollector().start(self)
         await self.main.put_up_rail()
         runs.model_given = options.model != options.settings.model.name
         self._use(options.settings.tui)
