@@ -268,7 +268,8 @@ class WhimbrelApp(App[int]):
             # Textual's own report shows every local variable, secrets included.
             where = f" (traceback: {place})" if place else ""
             self._return_code = 1
-            self.panic(Text(f"whimbrel: internal error: {type(error).__name__}: {error}{where}"))
+            line = f"whimbrel: internal error: {type(error).__name__}: {error}{where}"
+            self.panic(Text(line, no_wrap=True, overflow="ignore"))
             return
         part.display = False
         self.screen.refresh(layout=True)

@@ -252,5 +252,6 @@ def test_a_fault_of_the_whole_screen_ends_in_one_line_with_the_terminal_as_it_wa
     it.wait("sandbox host")
     it.keys("C-b")
     screen = it.wait("code 1")
-    assert "whimbrel: internal error: RuntimeError: broken [/red] (traceback: " in screen
+    told = screen.replace("\n", "")
+    assert "whimbrel: internal error: RuntimeError: broken [/red] (traceback: " in told
     assert "hunter2" not in screen and "Traceback" not in screen
