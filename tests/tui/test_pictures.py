@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.screen import Screen
 from whimbrel.app.fix.options import FixOptions
 from whimbrel.app.tools.base import Question
 from whimbrel.app.tui.app import WhimbrelApp
@@ -64,6 +65,7 @@ def picture(snap_compare: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
             await app.runs.ready.wait()
             await pilot.pause()
             main = app.main
+            steady(main)
             if rich:
                 main.conversation.say('Why does most_common(["a", "b", "b"]) give None? [/red]')
                 for event in scene.events():
@@ -73,14 +75,20 @@ def picture(snap_compare: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
             if act is not None:
                 await act(app, pilot)
                 await asyncio.sleep(0.2)
-            for each in app.screen.query("Input, TextArea"):
-                each.cursor_blink = False
+            steady(app.screen)
             await pilot.pause()
             await asyncio.sleep(0.1)
 
         return snap_compare(app, terminal_size=size, run_before=before)
 
     return compare
+
+
+def steady(screen: Screen[Any]) -> None:
+    """Cursors that do not blink: which half of a blink a picture shows is chance."""
+    for each in screen.query("Input, TextArea"):
+        each.cursor_blink = False
+        each._cursor_visible = True
 
 
 def press(*keys: str) -> Act:
