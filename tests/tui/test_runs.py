@@ -106,14 +106,14 @@ async def test_nothing_of_a_step_that_is_asked_again_stays(tui: Open):
         main._event(_event(kind="step_started", step=1, effort="high", reason=""))
         main._event(_event(kind="reasoning_delta", text="wrong thought"))
         main._event(_event(kind="text_delta", text="wrong answer"))
-        await it.pilot.pause(0.2)
-        assert "wrong answer" in it.shown
+        await it.until(lambda: "wrong answer" in it.shown)
         main._event(_event(kind="step_discarded", reason="the stream broke"))
         main._event(_event(kind="text_delta", text="right answer"))
         main._event(_event(kind="run_finished", status="answered", text="", steps=1, usage={}))
-        await it.pilot.pause(0.2)
-        assert "wrong" not in it.said and "wrong" not in it.shown
-        assert "right answer" in it.shown and "asking again: the stream broke" in it.said
+        await it.until(lambda: "right answer" in it.shown)
+        for voided in ("wrong answer", "wrong thought"):
+            assert voided not in it.said and voided not in it.shown
+        assert "asking again: the stream broke" in it.said
 
 
 def _request(subject: str = "git push && rm -rf build", **fields: object) -> PermissionRequest:

@@ -90,6 +90,8 @@ class ConversationView(VerticalScroll):
         self.anchor()
 
     _settling = False
+    _moves = 0
+    """Jumps so far: what holds a place steady gives way to them."""
     _found = -1
 
     # ------------------------------------------------------------ what is there
@@ -149,9 +151,19 @@ class ConversationView(VerticalScroll):
             widget = made.get(entry.index)
         if widget is not None:
             self.release_anchor()
-            target = widget
-            self.call_after_refresh(lambda: self.scroll_to_widget(target, top=True, animate=False))
+            self._moves += 1
+            self.call_after_refresh(self._to_top, widget, self._moves)
         return widget
+
+    def _to_top(self, widget: Widget, move: int, tries: int = 5) -> None:
+        if move != self._moves or not widget.is_attached:
+            return
+        if not widget.virtual_region.height and tries:
+            # It has no place yet.
+            self.call_after_refresh(self._to_top, widget, move, tries - 1)
+            return
+        self.scroll_to_widget(widget, top=True, animate=False, immediate=True)
+        self._moves += 1  # what was to be held before the jump is no longer
 
     def _tops(self) -> Iterator[tuple[int, Entry]]:
         for child in self.children:
@@ -273,10 +285,10 @@ class ConversationView(VerticalScroll):
         )
         if held is None:
             return lambda: None
-        before = held.virtual_region.y - scroll
+        before, moves = held.virtual_region.y - scroll, self._moves
 
         def back() -> None:
-            if held.is_mounted:
+            if held.is_attached and moves == self._moves:
                 wanted = held.virtual_region.y - before
                 if wanted != round(self.scroll_y):
                     self.scroll_to(y=wanted, animate=False, immediate=True)

@@ -197,3 +197,15 @@ async def test_narrowing_and_widening_gives_back_the_same_picture() -> None:
             await pilot.resize_terminal(width, 60)
             await pilot.pause()
         assert texts(app.query_one(StreamingMarkdown).strips_for(200)) == before
+
+
+async def test_what_the_mouse_selects_is_the_text_and_not_its_decoration() -> None:
+    app = Stage(lambda: StreamingMarkdown("Hello 漢字 world, this is *text*.\n\n- a\n- b\n"))
+    async with app.run_test(size=(60, 20)) as pilot:
+        await pilot.pause()
+        markdown = app.query_one(StreamingMarkdown)
+        await pilot.mouse_down(markdown, offset=(6, 0))
+        await pilot.hover(markdown, offset=(3, 2))
+        await pilot.mouse_up(markdown, offset=(3, 2))
+        await pilot.pause()
+        assert app.screen.get_selected_text() == "漢字 world, this is text.\n\n• a"
