@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,9 @@ from .shared import (
     tool_options,
 )
 
+if TYPE_CHECKING:
+    from ...engine.chat import ImagePart
+
 
 @click.command("run", short_help="One turn of a conversation about a repository; the answer on stdout.")
 @click.argument("prompt", metavar="PROMPT|-")
@@ -42,6 +45,10 @@ from .shared import (
     show_default=True,
     help="In a continued session: the files as it left them, or as they are now.",
 )
+@click.option(
+    "--picture", "pictures", multiple=True, callback=not_empty, metavar="FILE",
+    help="A PNG, JPEG, GIF or WebP file for the model to look at; may be given several times.",
+)  # fmt: skip
 @tests_option
 @python_option
 @click.option(
@@ -70,9 +77,9 @@ from .shared import (
 def command(ctx: click.Context, prompt: str, **given: Any) -> None:
     """Asks or tells the model something about a repository: a question, a feature, a fix.
 
-    PROMPT is text, or - for standard input. The model works on a copy in a sandbox; your
-    files, index and branches are not touched unless you say --apply. Only the final answer
-    goes to standard output.
+    PROMPT is text, or - for standard input; --picture shows one with it. The model works
+    on a copy in a sandbox; your files, index and branches are not touched unless you say
+    --apply. Only the final answer goes to standard output.
 
     Exit codes: 0 answered (which is no proof that a change is right: see `fix-issue`);
     2 usage; 4 the session's files do not fit the repository any more; 5 denied; 6 budget;
@@ -94,6 +101,14 @@ def command(ctx: click.Context, prompt: str, **given: Any) -> None:
         settings = settle(ctx, given)
     except WhimbrelError as error:
         refused = error  # told after the result file is there
+    shown: tuple[ImagePart, ...] = ()
+    if given["pictures"] and refused is None:
+        from ..talk.images import load_images
+
+        try:
+            shown = load_images(given["pictures"])
+        except WhimbrelError as error:
+            refused = error
     options = FixOptions(
         **common_fields(given, settings),
         revision=given["commit"],
@@ -102,6 +117,7 @@ def command(ctx: click.Context, prompt: str, **given: Any) -> None:
     talk = TalkOptions(
         base=options,
         prompt=prompt,
+        images=shown,
         resume=given["resume"],
         latest=given["latest"],
         fork=given["fork"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+from ...engine.chat import ImagePart
 from ...sandbox.base.errors import UsageError
 from ..fix.options import FixOptions
 
@@ -19,6 +20,8 @@ class TalkOptions:
     base: FixOptions
     prompt: str
     """The person's words, or ``-`` for standard input."""
+    images: tuple[ImagePart, ...] = ()
+    """What the person shows with these words; see ``tools.pictures``."""
     resume: str | None = None
     """Id, or a unique beginning of it, of the session to go on with."""
     latest: bool = False

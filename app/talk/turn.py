@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 
 from ...engine.chat import Message
 from ...engine.models import load_model
+from ...engine.unseen import NOTICE
 from ...sandbox.base.errors import BudgetExceeded, EnvironmentBroken, ToolError, WhimbrelError
 from ...sandbox.workspace import find_repository
 from ..agent.events import AgentEvent, ToolFinished, ToolStarted
@@ -146,7 +147,7 @@ class Turn:
         restored: Restored,
     ) -> AgentOutcome:
         session, past = recording.session, chosen.conversation.messages(model_name)
-        model = load_model(model_name)
+        model, images = load_model(model_name), self.talk.images
         try:
             context = tool_context(
                 self.options, stage, self.ledger, session, self._deadline, issue_text=prompt
@@ -163,10 +164,12 @@ class Turn:
                         self._listener, self._tell, self.attempts, self._telemetry, self._on_event
                     ),
                 )  # fmt: skip
+                if images and model.capabilities.images is False:
+                    self._tell("warning", f"{model_name}: {NOTICE}")
                 messages: Sequence[Message] = (
-                    [next_turn(prompt, restored.remarks)]
+                    [next_turn(prompt, restored.remarks, images)]
                     if past
-                    else first_turn(prompt, [stage_fact(stage)], added.guidance)
+                    else first_turn(prompt, [stage_fact(stage)], added.guidance, images)
                 )
                 effort = cast("EffortChoice", self.options.effort)
                 return await agent.run(messages, past=past, effort=effort, seed=self.options.seed)

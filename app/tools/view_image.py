@@ -8,31 +8,16 @@ pixels and bytes.
 from __future__ import annotations
 
 import asyncio
-import base64
-import io
-import warnings
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ...engine.chat import ImagePart
 from ...sandbox.base.errors import ToolError
 from ..repo.files import read_regular
 from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
 from .paths import printable, workspace_path
+from .pictures import MAX_FILE_BYTES, read_picture
 from .read import similar_names
-from .reading import binary_kind
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-MAX_FILE_BYTES = 32 << 20
-MAX_PIXELS = 50_000_000
-"""Of the picture in the file; its decoded form takes four bytes for each."""
-MAX_EDGE = 1568
-"""Pixels of the longer side of what is sent; models see no more than about this."""
-MAX_SENT_BYTES = 3 << 20
-_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 
 
 class ViewImageArguments(ToolArguments):
@@ -64,83 +49,24 @@ class ViewImageTool:
 
 
 def _shown(path: str, data: bytes) -> ToolResult:
-    image, kind, size, frames = _decode(path, data)
-    media_type, sent = _encode(image, kind)
+    picture = read_picture(path, data)
+    size, sent = picture.size, picture.sent_size
     facts: dict[str, Any] = {
         "path": path,
-        "format": kind,
+        "format": picture.kind,
         "width": size[0],
         "height": size[1],
         "bytes": len(data),
-        "sent": {"media_type": media_type, "width": image.width, "height": image.height, "bytes": len(sent)},
+        "sent": {
+            "media_type": picture.part.media_type,
+            "width": sent[0],
+            "height": sent[1],
+            "bytes": picture.sent_bytes,
+        },
     }
-    text = f"{path}: {kind}, {size[0]} x {size[1]} pixels, {len(data)} bytes"
-    if (image.width, image.height) != size:
-        text += f"; shown at {image.width} x {image.height}"
-    if frames > 1:
-        text += f"; the first of {frames} frames"
-    part = ImagePart(media_type=media_type, data_base64=base64.b64encode(sent).decode("ascii"))
-    return ToolResult(f"{text}. The picture follows in the next message.", facts, images=(part,))
-
-
-def _decode(path: str, data: bytes) -> tuple[Image, str, tuple[int, int], int]:
-    """(picture no larger than MAX_EDGE, format, size in the file, number of frames); judged by content."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the size is checked here, and more strictly
-            image = Image.open(io.BytesIO(data), formats=_FORMATS)
-            kind, size = str(image.format), image.size
-            if size[0] * size[1] > MAX_PIXELS:
-                raise ToolError(
-                    f"{path} has {size[0]} x {size[1]} pixels, too many to decode",
-                    hint="make a smaller copy with a program of the project and view that",
-                )
-            frames = int(getattr(image, "n_frames", 1))
-            if kind == "JPEG":
-                image.draft("RGB", (MAX_EDGE, MAX_EDGE))
-            image.load()
-            upright = ImageOps.exif_transpose(image)
-            turned = upright.size != image.size
-            clear = upright.convert("RGBA" if _has_alpha(upright) else "RGB")
-            clear.thumbnail((MAX_EDGE, MAX_EDGE))
-    except UnidentifiedImageError as error:
-        what = binary_kind(data[:65536]) or "text"
-        raise ToolError(
-            f"{path} is {what if data else 'empty'}, not a PNG, JPEG, GIF or WebP image",
-            hint="read shows text, SVG included",
-        ) from error
-    except ToolError:
-        raise
-    except Image.DecompressionBombError as error:
-        raise ToolError(f"{path} has far too many pixels to decode, and is not shown") from error
-    except Exception as error:
-        raise ToolError(f"{path} is damaged and cannot be shown: {error}") from error
-    return clear, kind, (size[1], size[0]) if turned else size, frames
-
-
-def _has_alpha(image: Image) -> bool:
-    return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
-
-
-def _encode(image: Image, kind: str) -> tuple[str, bytes]:
-    """Media type and bytes; JPEG where a PNG would be too large. Nothing but pixels is passed on."""
-
-    def saved(form: str, **options: Any) -> bytes:
-        out = io.BytesIO()
-        clean = image if form == "PNG" else image.convert("RGB")
-        clean.info.clear()
-        clean.save(out, form, **options)
-        return out.getvalue()
-
-    if kind != "JPEG":
-        data = saved("PNG", optimize=False)
-        if len(data) <= MAX_SENT_BYTES:
-            return "image/png", data
-    for quality in (90, 70, 50):
-        data = saved("JPEG", quality=quality)
-        if len(data) <= MAX_SENT_BYTES:
-            return "image/jpeg", data
-    image.thumbnail((MAX_EDGE // 2, MAX_EDGE // 2))
-    return "image/jpeg", saved("JPEG", quality=50)
+    text = f"{path}: {picture.kind}, {size[0]} x {size[1]} pixels, {len(data)} bytes"
+    if sent != size:
+        text += f"; shown at {sent[0]} x {sent[1]}"
+    if picture.frames > 1:
+        text += f"; the first of {picture.frames} frames"
+    return ToolResult(f"{text}. The picture follows in the next message.", facts, images=(picture.part,))

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..chat import ImagePart, Message, ReasoningPart, ToolCallPart, ToolResultPart, ToolSpec
-
-NO_IMAGE = "[an image that this model cannot see]"
+from ..unseen import NO_IMAGE
 
 
 def plain_messages(history: Sequence[Message], source: str = "") -> list[dict[str, Any]]:

@@ -12,17 +12,15 @@ from ...sandbox.base.errors import ConfigError, ModelError
 from ..chat import (
     Capabilities,
     Effort,
-    ImagePart,
     Message,
     ModelNotice,
     StreamEvent,
-    TextPart,
     ToolSpec,
 )
-from ..gguf.messages import NO_IMAGE
 from ..remote.failures import Failure, RemoteError
 from ..remote.wire import estimate_tokens
 from ..serve.backend import GenerationRequest, PromptTooLong, Refused, Sampling, StoppedBy, TokenLogprobs
+from ..unseen import NOTICE, has_images, remarked
 from .answering import Answering
 from .chat.format import ChatFormat
 from .opening import Local
@@ -58,7 +56,7 @@ class KimiModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        sees = False if self._answering is None else self._answering.sees_images
+        sees = None if self._answering is None else self._answering.sees_images
         # Rounded arithmetic depends on how many tokens a step has, so on what was cached and who else asks.
         exact = self._local.exact
         return Capabilities(tools=True, parallel_tools=True, images=sees, effort=True, deterministic=exact)
@@ -99,6 +97,9 @@ class KimiModel:
             raise ModelError(f"{self.name}: {error.message}") from error
         for notice in self._notices(answering):
             yield ModelNotice(text=notice)
+        if not answering.sees_images and has_images(history) and NOTICE not in self._told:
+            self._told.add(NOTICE)
+            yield ModelNotice(text=NOTICE)
         async with aclosing(answering.answer(asked, watcher)) as events:
             async for event in events:
                 if isinstance(event, TokenLogprobs | StoppedBy):
@@ -132,17 +133,7 @@ class KimiModel:
         """The history as this model can take it: images become a remark where it has no eyes."""
         if self._answering is not None and self._answering.sees_images:
             return history
-        return [
-            message.model_copy(
-                update={
-                    "parts": tuple(
-                        TextPart(text=NO_IMAGE) if isinstance(part, ImagePart) else part
-                        for part in message.parts
-                    )
-                }
-            )
-            for message in history
-        ]
+        return remarked(history)
 
     def _notices(self, answering: Answering) -> list[str]:
         new = [text for text in answering.chat.notices if text not in self._told]

@@ -20,6 +20,7 @@ from ..chat import (
     ToolSpec,
     Usage,
 )
+from ..unseen import remarked
 from .decode import REASONING_FIELDS
 from .dialects import ANSWER_RESERVE, TOKEN_CAPS
 from .endpoint import Endpoint
@@ -173,7 +174,11 @@ class RemoteModel:
         if seed is not None:
             fields["seed"] = seed
         body: dict[str, Any] = {
-            "messages": encode_messages(history, self.endpoint.provider, self._reply_form()),
+            "messages": encode_messages(
+                remarked(history) if self.capabilities.images is False else history,
+                self.endpoint.provider,
+                self._reply_form(),
+            ),
             **self._learned.apply(fields),
         }
         if tools:

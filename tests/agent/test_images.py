@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from whimbrel.app.tools.pictures import MAX_EDGE
 from whimbrel.app.tools.read import ReadTool
-from whimbrel.app.tools.view_image import MAX_EDGE, ViewImageArguments, ViewImageTool
+from whimbrel.app.tools.view_image import ViewImageArguments, ViewImageTool
 from whimbrel.sandbox.base.errors import ToolError
 
 from ..mock_server import Request, completion
