@@ -41,7 +41,7 @@ from ..talk.options import TalkOptions
 from ..tui.driver import AskedPermission, AskedQuestion, Driver, JobEnded
 from ..version import __version__
 from .person import EditorPerson
-from .prompt import prompt_text
+from .prompt import prompt_images, prompt_text
 from .sessions import EFFORTS, MODES, config, known_sessions, modes, refused, server_of, stored
 from .updates import Translator
 
@@ -94,7 +94,7 @@ class EditorAgent:
             protocol_version=min(protocol_version, PROTOCOL_VERSION),
             agent_capabilities=AgentCapabilities(
                 load_session=True,
-                prompt_capabilities=PromptCapabilities(embedded_context=True),
+                prompt_capabilities=PromptCapabilities(embedded_context=True, image=True),
                 mcp_capabilities=McpCapabilities(),
                 session_capabilities=SessionCapabilities(list=SessionListCapabilities()),
             ),
@@ -157,6 +157,12 @@ class EditorAgent:
         text = prompt_text(prompt, session.repository)
         if not text:
             raise refused("the prompt is empty")
+        try:
+            images = await asyncio.to_thread(prompt_images, prompt)
+        except WhimbrelError as error:
+            raise refused(error.one_line()) from error
+        if session.driver.running:
+            raise refused("a turn of this session is running")
         base = replace(
             session.options, permission_mode=session.mode, effort=session.effort, apply=False, spent_s=0.0
         )
@@ -164,6 +170,7 @@ class EditorAgent:
             TalkOptions(
                 base=base,
                 prompt=text,
+                images=images,
                 resume=session.id if session.begun else None,
                 new_id="" if session.begun else session.id,
                 model_given=True,

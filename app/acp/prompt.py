@@ -1,4 +1,4 @@
-"""A prompt of the protocol (text, links, embedded files) as the text of a turn."""
+"""A prompt of the protocol (text, images, links, embedded files) as the text and the images of a turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ...engine.chat import ImagePart
+from ...sandbox.base.errors import ToolError, UsageError
 from ..agent.prompts import delimited
+from ..talk.images import MAX_IMAGES
+
+ONLY_IMAGES = "(an image without words)"
 
 
 def prompt_text(blocks: Sequence[Any], root: Path) -> str:
@@ -17,6 +22,7 @@ def prompt_text(blocks: Sequence[Any], root: Path) -> str:
         blocks: content blocks of the library; those of kinds that were not offered are named, not dropped.
     """
     said: list[str] = []
+    images = 0
     attached: list[str] = []
     for block in blocks:
         if block.type == "text":
@@ -28,9 +34,31 @@ def prompt_text(blocks: Sequence[Any], root: Path) -> str:
             attached.append(
                 f"{_mention(block.resource.uri, root)}:\n{delimited(block.resource.text, 'FILE')}"
             )
+        elif block.type == "image":
+            images += 1
         else:
             said.append(f"[{block.type} that cannot be read here]")
-    return "\n\n".join(["".join(said).strip(), *attached]).strip()
+    text = "\n\n".join(["".join(said).strip(), *attached]).strip()
+    return text or (ONLY_IMAGES if images else "")
+
+
+def prompt_images(blocks: Sequence[Any]) -> tuple[ImagePart, ...]:
+    """The images of a prompt, as models are shown them; blocking.
+
+    Raises:
+        UsageError: one is no PNG, JPEG, GIF or WebP, damaged or too large, or there are too many.
+    """
+    from ..tools.pictures import picture_of_base64
+
+    found = [block for block in blocks if block.type == "image"]
+    if len(found) > MAX_IMAGES:
+        raise UsageError(f"{len(found)} images are too many: {MAX_IMAGES} go with one prompt")
+    try:
+        return tuple(
+            picture_of_base64(f"image {number}", block.data).part for number, block in enumerate(found, 1)
+        )
+    except ToolError as error:
+        raise UsageError(error.message) from error
 
 
 def _mention(uri: str, root: Path) -> str:

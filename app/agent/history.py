@@ -225,6 +225,10 @@ class History:
         return results
 
 
+SHOWN_END = "call above was asked to show:"
+"""How the text before the images of a tool ends."""
+
+
 def image_message(shown: Iterable[tuple[str, tuple[ImagePart, ...]]]) -> Message | None:
     """The user message with the images of a step's results ((tool, images) each), or None without any.
 
@@ -233,7 +237,7 @@ def image_message(shown: Iterable[tuple[str, tuple[ImagePart, ...]]]) -> Message
     parts: list[Part] = []
     for name, images in shown:
         if images:
-            parts += [TextPart(text=f"What the {name} call above was asked to show:"), *images]
+            parts += [TextPart(text=f"What the {name} {SHOWN_END}"), *images]
     return Message(role="user", parts=tuple(parts)) if parts else None
 
 

@@ -45,6 +45,13 @@ def mentioned(text: str, folder: Path) -> tuple[list[Path], list[str]]:
     return found, missing
 
 
+def mention_of(path: Path, folder: Path) -> str:
+    """``@path`` that ``mentioned`` finds again, seen from ``folder``; empty where that cannot be."""
+    name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+    text = f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
+    return text if mentioned(text, folder)[0] == [path] else ""
+
+
 def load_pictures(paths: Sequence[Path]) -> list[Picture]:
     """Reads and decodes; blocking.
 

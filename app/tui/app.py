@@ -324,6 +324,10 @@ def write_crash(error: Exception) -> Path | None:
 
 def run_tui(launch: Launch) -> int:
     """Runs the interface to its end and returns the exit code."""
+    from .widgets.image_view import best_way, promising
+
+    if promising(os.environ):
+        best_way()  # it asks the terminal, which nobody may do once the interface reads the keys
     app = WhimbrelApp(launch)
     try:
         code = app.run(inline=launch.inline, inline_no_clear=True)

@@ -41,7 +41,7 @@ class Completer:
         if found := _AT.search(before):
             typed = found[1]
             chosen = _ranked(typed, self.files) if typed else list(self.files[:_SHOWN])
-            return [Completion(name, "", f"@{quoted(name)} ", len(typed) + 1) for name in chosen]
+            return [Completion(name, _kind(name), f"@{quoted(name)} ", len(typed) + 1) for name in chosen]
         return []
 
     def _commands_for(self, typed: str) -> list[Completion]:
@@ -65,6 +65,12 @@ async def list_files(repository: Path) -> list[str]:
     except (WhimbrelError, OSError):
         return []
     return sorted(set(found.fields()), key=lambda name: (name.count("/"), name))[:MAX_FILES]
+
+
+def _kind(name: str) -> str:
+    from ..talk.images import is_image_name
+
+    return "image" if is_image_name(name) else ""
 
 
 def quoted(name: str) -> str:

@@ -16,6 +16,7 @@ from .widgets.conversation_view import ConversationView, Shelved
 
 if TYPE_CHECKING:
     # The first paint needs none of them, and they cost more than it.
+    from ...engine.chat import ImagePart
     from ..agent.events import ToolFinished, ToolProgress, ToolStarted
     from .widgets.reasoning import Reasoning
     from .widgets.streaming_markdown import StreamingMarkdown
@@ -71,6 +72,10 @@ class Conversation(ConversationView):
             greeting.remove()
         self._put(UserMessage(text))
         self.anchor()
+
+    def image(self, part: ImagePart, caption: str = "") -> None:
+        """A picture that goes with what was just said."""
+        self._put(_image(part, caption))
 
     def text(self, piece: str) -> None:
         """More of the answer that is being written."""
@@ -221,6 +226,9 @@ class Past:
         self.end_step()
         self.items.append(Shelved(lambda: UserMessage(text), text, turn=True, height=3 + text.count("\n")))
 
+    def image(self, part: ImagePart, caption: str = "") -> None:
+        self.items.append(Shelved(lambda: _image(part, caption), caption, height=14))
+
     def text(self, piece: str) -> None:
         self._pieces.append(piece)
 
@@ -283,6 +291,14 @@ def _card(started: ToolStarted, results: Sequence[ToolFinished]) -> Widget:
     for event in results:
         card.finish(event)
     return card
+
+
+def _image(part: ImagePart, caption: str) -> Widget:
+    import base64
+
+    from .widgets.image_view import ImageView
+
+    return ImageView(base64.b64decode(part.data_base64), caption)
 
 
 def _answer(text: str) -> Widget:

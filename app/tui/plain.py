@@ -68,7 +68,7 @@ class PlainTalk:
             if problem:
                 self._write(problem)
             elif command is None:
-                self._start(partial(self._runs.talk, text))
+                self._say(text)
             elif command.name == "quit":
                 break
             else:
@@ -76,6 +76,22 @@ class PlainTalk:
         if self._runs.session_id:
             self._write(f"go on with: whimbrel tui --plain --resume {self._runs.session_id}")
         return 0
+
+    def _say(self, text: str) -> None:
+        """A turn, with the images that the text names behind ``@``."""
+        from ..talk.images import load_images, mentioned
+
+        found, missing = mentioned(text, self._runs.launch.repository)
+        for name in missing:
+            self._write(f"there is no image {name}; sent as words")
+        try:
+            images = load_images(found)
+        except WhimbrelError as error:
+            self._write(f"not sent: {error.one_line()}")
+            return
+        if images:
+            self._write(f"with {len(images)} image{'s' if len(images) > 1 else ''}")
+        self._start(partial(self._runs.talk, text, images))
 
     def _command(self, name: str, argument: str) -> None:
         if name == "fix":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
@@ -16,8 +17,9 @@ from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 from textual.widgets.text_area import Edit, EditResult
 
+from ..talk.images import is_image_name
 from .completion import Completer, Completion
-from .prompt_chips import Pastes
+from .prompt_chips import Pastes, images_in_paste
 from .prompt_history import PromptHistory
 
 
@@ -33,11 +35,12 @@ class PromptArea(TextArea):
     ]
 
     class Submitted(Message):
-        """The person sends this; chips are expanded."""
+        """The person sends this; chips are expanded, in ``mentions`` only those of images."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, mentions: str) -> None:
             super().__init__()
             self.text = text
+            self.mentions = mentions
 
     class Complete(Message):
         """The completions at the cursor; empty closes the list."""
@@ -56,12 +59,13 @@ class PromptArea(TextArea):
     class FilesWanted(Message):
         """An ``@`` is being written: the list of files is needed."""
 
-    def __init__(self, completer: Completer, history: PromptHistory, placeholder: str) -> None:
+    def __init__(self, completer: Completer, history: PromptHistory, folder: Path, placeholder: str) -> None:
         super().__init__(
             compact=True, tab_behavior="focus", highlight_cursor_line=False, placeholder=placeholder,
             id="prompt",
         )  # fmt: skip
         self.pastes = Pastes()
+        self._folder = folder
         self.history_of_prompts = history
         self._completer = completer
         self.completing = False
@@ -94,7 +98,11 @@ class PromptArea(TextArea):
         event.prevent_default()
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         start, end = self.selection
-        self.insert_text(self.pastes.chip_for(text), start, end)
+        chips = [
+            self.pastes.chip_for_image(path, self._folder) for path in images_in_paste(text, self._folder)
+        ]
+        shown = " ".join(chips) + " " if chips and all(chips) else self.pastes.chip_for(text)
+        self.insert_text(shown, start, end)
 
     def insert_text(self, text: str, start: tuple[int, int], end: tuple[int, int]) -> None:
         """Replaces a range and puts the cursor behind it."""
@@ -120,12 +128,12 @@ class PromptArea(TextArea):
         if self.completing and not self.exact:
             self.action_take()
             return
-        text = self.expanded()
+        text, mentions = self.expanded(), self.pastes.with_mentions(self.text)
         if not text.strip():
             return
         self.history_of_prompts.add(text)
         self.clear_all()
-        self.post_message(self.Submitted(text))
+        self.post_message(self.Submitted(text, mentions))
 
     def clear_all(self) -> None:
         """Empty, nothing to complete, at the end of the history."""
@@ -193,16 +201,22 @@ class PromptArea(TextArea):
     def complete_with(self, completion: Completion) -> None:
         """Puts a completion in."""
         row, column = self.cursor_location
-        self.insert_text(completion.insert, (row, column - completion.replaces), (row, column))
+        insert = completion.insert
+        if insert.startswith("@") and is_image_name(completion.shown):
+            chip = self.pastes.chip_for_image(self._folder / completion.shown, self._folder)
+            insert = f"{chip} " if chip else insert
+        self.insert_text(insert, (row, column - completion.replaces), (row, column))
 
 
 class Prompt(Vertical):
     """The text with the list of completions above it."""
 
-    def __init__(self, completer: Completer, history: PromptHistory) -> None:
+    def __init__(self, completer: Completer, history: PromptHistory, folder: Path) -> None:
         super().__init__(id="prompt-box")
         self._found: Sequence[Completion] = ()
-        self.area = PromptArea(completer, history, "Ask, or describe what to change   / commands   @ files")
+        self.area = PromptArea(
+            completer, history, folder, "Ask, or describe what to change   / commands   @ files"
+        )
         self.list = OptionList(id="completions", markup=False)
         self.list.can_focus = False
 

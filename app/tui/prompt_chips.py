@@ -1,19 +1,28 @@
-"""Large pastes in a prompt: kept whole beside it, shown in it as one chip that edits as one letter.
+"""Large pastes and images in a prompt: kept beside it, shown in it as one chip that edits as one letter.
 
-A chip is ``⟦paste 1: 10000 lines⟧``. Edits that touch part of a chip are widened to all of it,
-so it can be deleted but never broken; what is not broken is always found again.
+A chip is ``⟦paste 1: 10000 lines⟧`` or ``⟦image 2: shot.png, 12 KiB⟧``. Edits that touch part of
+a chip are widened to all of it, so it can be deleted but never broken; what is not broken is always
+found again.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..talk.images import is_image_name, mention_of
 
 CHIP_LINES = 8
 CHIP_CHARACTERS = 1000
 """Pastes beyond either become a chip."""
 
-_CHIP = re.compile(r"⟦paste (\d+): [^⟦⟧\n]*⟧")
+_CHIP = re.compile(r"⟦(?:paste|image) (\d+): [^⟦⟧\n]*⟧")
+_IMAGE_CHIP = re.compile(r"⟦image \d+: [^⟦⟧\n]*⟧")
+_MAX_PATHS = 4096
+"""Characters: a longer paste is no list of paths."""
 
 
 class Pastes:
@@ -30,6 +39,23 @@ class Pastes:
         self._texts.append(text)
         size = f"{lines} lines" if lines > CHIP_LINES else f"{len(text)} characters"
         return f"⟦paste {len(self._texts)}: {size}⟧"
+
+    def chip_for_image(self, path: Path, folder: Path) -> str:
+        """The chip of an image file, which stands for its mention; empty where a chip cannot name it."""
+        shown = mention_of(path, folder)
+        try:
+            size = path.stat().st_size
+        except OSError:
+            return ""
+        if not shown:
+            return ""
+        self._texts.append(shown)
+        name = re.sub(r"[⟦⟧\x00-\x1f\x7f]", "?", path.name)
+        return f"⟦image {len(self._texts)}: {name}, {_size(size)}⟧"
+
+    def with_mentions(self, text: str) -> str:
+        """The text with image chips replaced by what they mention; other pastes mention nothing."""
+        return _IMAGE_CHIP.sub(lambda found: self._whole(found[0]), text)
 
     def text_of(self, chip: str) -> str | None:
         """The text behind a chip, or None where it is none of ours."""
@@ -57,3 +83,38 @@ class Pastes:
     def _whole(self, chip: str) -> str:
         text = self.text_of(chip)
         return chip if text is None else text
+
+
+def images_in_paste(text: str, folder: Path) -> list[Path]:
+    """Image files when a paste is nothing but their paths, as terminals write what is dropped on them."""
+    text = text.strip()
+    if not text or len(text) > _MAX_PATHS or "\n" in text:
+        return []
+    try:
+        candidates = [[text], shlex.split(text)]
+    except ValueError:
+        candidates = [[text]]
+    for names in candidates:
+        paths = [_file(name, folder) for name in names]
+        found = [path for path in paths if path is not None]
+        if found and len(found) == len(paths):
+            return found
+    return []
+
+
+def _file(name: str, folder: Path) -> Path | None:
+    parts = urlsplit(name) if name.startswith("file://") else None
+    path = unquote(parts.path) if parts is not None else name
+    if not is_image_name(path):
+        return None
+    try:
+        whole = folder / Path(path).expanduser()
+        return whole if whole.is_file() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _size(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.3g} KiB" if count < 1024 * 1000 else f"{count / (1 << 20):.3g} MiB"

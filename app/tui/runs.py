@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .driver import Driver
 
 if TYPE_CHECKING:
+    from ...engine.chat import ImagePart
     from ..fix.options import FixOptions
 
 
@@ -61,7 +62,7 @@ class Runs:
         if self.options is not None:
             self.options = replace(self.options, **fields)
 
-    def talk(self, prompt: str) -> None:
+    def talk(self, prompt: str, images: tuple[ImagePart, ...] = ()) -> None:
         """Starts a turn."""
         from ..talk.options import TalkOptions
 
@@ -70,6 +71,7 @@ class Runs:
             TalkOptions(
                 base=replace(self.options, spent_s=0.0),
                 prompt=prompt,
+                images=images,
                 resume=self.session_id or None,
                 latest=self.latest and not self.session_id,
                 model_given=self.model_given,

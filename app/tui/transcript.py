@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from ...engine.chat import ImagePart
 from ..agent.events import ToolFinished, ToolStarted
+from ..agent.history import SHOWN_END
 from ..sessions.store import SessionEvent
 from .feed import Shows
 
@@ -15,6 +17,7 @@ class Speaks(Shows, Protocol):
     """A conversation that shows what the person said, too."""
 
     def say(self, text: str) -> None: ...
+    def image(self, part: ImagePart, caption: str = "") -> None: ...
 
 
 def follow(events: Iterable[SessionEvent], to: Speaks) -> None:
@@ -40,7 +43,13 @@ def _message(payload: dict[str, Any], to: Speaks) -> None:
     role, parts = payload.get("role"), payload.get("parts") or []
     if role == "user":
         text = "\n".join(str(part.get("text", "")) for part in parts if part.get("kind") == "text")
-        to.say(person_words(text))
+        if text.endswith(SHOWN_END):
+            to.note(text.removesuffix(":"))
+        else:
+            to.say(person_words(text))
+        for part in parts:
+            if part.get("kind") == "image":
+                to.image(ImagePart.model_validate(part))
         return
     for part in parts:
         match part.get("kind"):

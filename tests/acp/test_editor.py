@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import json
 import sys
 import threading
@@ -15,6 +17,7 @@ import pytest
 from acp import RequestError, helpers
 from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 from acp.stdio import spawn_agent_process
+from PIL import Image
 
 from tests.fix.conftest import WHIMBREL, Repo, buggy, home, repo
 from tests.mock_server import MockServer, Pause, chunk, completion, every_call_answered, stream
@@ -213,6 +216,29 @@ async def test_files_an_editor_sends_along_are_data_under_their_name(home: dict[
             await agent.prompt(session_id=session.session_id, prompt=blocks)
         asked = json.dumps(server.requests[0].messages[-1])
     assert "Look at @calc.py" in asked and "<<<FILE " in asked and "unsaved text" in asked
+
+
+async def test_images_of_a_prompt_reach_the_model_and_damaged_ones_are_refused(
+    home: dict[str, str], calc: Repo
+):
+    out = io.BytesIO()
+    Image.new("RGB", (30, 20)).save(out, "PNG")
+    good, bad = (base64.b64encode(data).decode() for data in (out.getvalue(), b"no picture"))
+    with MockServer([completion(text="Black.")]) as server:
+        async with editor(home, lambda _: None, "--model", server.model()) as (_, agent, _process):
+            session = await agent.new_session(cwd=str(calc.root), mcp_servers=[])
+            for data in (bad, "%"):
+                with pytest.raises(RequestError, match="image 1 is"):
+                    await agent.prompt(
+                        session_id=session.session_id, prompt=[helpers.image_block(data, "image/png")]
+                    )
+            await agent.prompt(
+                session_id=session.session_id,
+                prompt=[helpers.text_block("What colour?"), helpers.image_block(good, "image/png")],
+            )
+        content = server.requests[0].messages[-1]["content"]
+    assert [part["type"] for part in content] == ["text", "image_url"]
+    assert good[:20] in content[1]["image_url"]["url"]
 
 
 async def test_wrong_requests_get_an_error_and_the_connection_goes_on(home: dict[str, str], calc: Repo):

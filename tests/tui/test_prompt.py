@@ -19,7 +19,7 @@ async def test_a_paste_of_ten_thousand_lines_is_one_chip_that_edits_as_one_lette
     async with tui() as it:
         area = it.app.main.prompt.area
         sent: list[str] = []
-        it.app.main.submit = sent.append  # type: ignore[method-assign]
+        it.app.main.submit = lambda text, _: sent.append(text)  # type: ignore[method-assign]
         await it.pilot.press(*"see ")
         area.post_message(events.Paste(LONG))
         await it.pilot.pause()
@@ -66,7 +66,7 @@ async def test_prompts_are_remembered_for_the_repository_with_secrets_masked(
 ):
     monkeypatch.setenv("SERVICE_API_KEY", "abcdefghijklmnop")
     async with tui() as it:
-        it.app.main.submit = lambda text: None  # type: ignore[method-assign]
+        it.app.main.submit = lambda *_: None  # type: ignore[method-assign]
         await it.type("first")
         await it.type("second\nof two lines")
         await it.type("use abcdefghijklmnop")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
@@ -28,6 +30,7 @@ from .actions import MainActions
 
 if TYPE_CHECKING:
     from ...fix.events import JobEvent
+    from ...tools.pictures import Picture
     from ..app import WhimbrelApp
     from ..widgets.plan_view import PlanView
     from ..widgets.rail import Rail
@@ -60,10 +63,10 @@ class MainScreen(MainActions, Screen[None]):
         self.rail: Rail | None = None
         self.plan: PlanView | None = None
         self.completer = Completer([(command.name, command.hint) for command in COMMANDS])
-        self.prompt = Prompt(self.completer, PromptHistory(runs.launch.repository))
+        self.prompt = Prompt(self.completer, PromptHistory(runs.launch.repository), runs.launch.repository)
         self._tick: Timer | None = None
         self._ticks = 0
-        self._queued: list[str] = []
+        self._queued: list[tuple[str, str]] = []
         self._asked: list[AskedPermission | AskedQuestion] = []
         self._asking = False
         self._escaped = self._interrupted = 0.0
@@ -151,7 +154,7 @@ class MainScreen(MainActions, Screen[None]):
         self.show_state()
         self.app.tell_end(str(self.runs.last.get("status", "")), time.monotonic() - self._began)
         if self._queued and not self.app.leaving:
-            self.submit(self._queued.pop(0))
+            self.submit(*self._queued.pop(0))
 
     @work
     async def _ask_next(self) -> None:
@@ -169,10 +172,13 @@ class MainScreen(MainActions, Screen[None]):
 
     def on_prompt_area_submitted(self, event: PromptArea.Submitted) -> None:
         event.stop()
-        self.submit(event.text)
+        self.submit(event.text, event.mentions)
 
-    def submit(self, text: str) -> None:
-        """A prompt or a command; while something runs a prompt waits for its end."""
+    def submit(self, text: str, mentions: str = "") -> None:
+        """A prompt or a command; while something runs a prompt waits for its end.
+
+        ``mentions``: where images are looked for; the text without what was pasted.
+        """
         command, argument, problem = split(text)
         if problem:
             self.notify(problem, severity="warning", markup=False)
@@ -180,30 +186,53 @@ class MainScreen(MainActions, Screen[None]):
         elif command is not None and command.name != "fix":
             self.do(command.action, argument)
         elif self.runs.driver.running:
-            self._queued.append(text)
+            self._queued.append((text, mentions))
             self.notify("sent when this run ends", title="Queued", markup=False)
         else:
-            self._send(text, argument if command is not None else None)
+            self._send(text, mentions, argument if command is not None else None)
 
     @work
-    async def _send(self, text: str, issue: str | None) -> None:
+    async def _send(self, text: str, mentions: str, issue: str | None) -> None:
         await self.runs.ready.wait()
         if self.runs.options is None:
             self.conversation.error(self.runs.problem)
             self.prompt.area.set_whole(text)
             return
+        pictures = await self._pictures(mentions, wanted=issue is None)
+        if pictures is None:
+            self.prompt.area.set_whole(text)
+            return
         if self.runs.driver.running:
-            self._queued.append(text)
+            self._queued.append((text, mentions))
             return
         self.conversation.say(text)
+        for path, picture in pictures:
+            self.conversation.image(picture.part, path.name)
         self._began = time.monotonic()
         self.status.begin()
         if issue is None:
-            self.runs.talk(text)
+            self.runs.talk(text, tuple(picture.part for _, picture in pictures))
         else:
             self.runs.fix(issue)
         assert self._tick is not None
         self._tick.resume()
+
+    async def _pictures(self, mentions: str, *, wanted: bool) -> list[tuple[Path, Picture]] | None:
+        """The images that a prompt names, decoded; None where one cannot be read, and that is said."""
+        from ....sandbox.base.errors import UsageError
+        from ...talk.images import load_pictures, mentioned
+
+        found, missing = mentioned(mentions, self.runs.launch.repository)
+        if found and not wanted:
+            self.notify("a repair takes no images; the words are used", severity="warning", markup=False)
+            return []
+        for name in missing:
+            self.notify(f"there is no image {name}; sent as words", severity="warning", markup=False)
+        try:
+            return list(zip(found, await asyncio.to_thread(load_pictures, found), strict=True))
+        except UsageError as error:
+            self.conversation.error(f"not sent: {error.message}", error.hint or "")
+            return None
 
     def do(self, action: str, argument: str = "") -> None:
         """Runs an action of this screen by name, with what stood behind a command."""

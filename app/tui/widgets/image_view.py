@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,13 +24,24 @@ from .plain_text import one_line
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["HalfBlocks", "ImageView", "Way", "best_way"]
+__all__ = ["HalfBlocks", "ImageView", "Way", "best_way", "promising"]
 
 MAX_BYTES = 32 << 20
 MAX_PIXELS = 50_000_000
 MAX_EDGE = 1600
 """Pixels that are kept: more than any terminal shows."""
 Way = Literal["auto", "blocks", "none"]
+
+
+def promising(environ: Mapping[str, str]) -> bool:
+    """Whether the variables speak of a terminal that may draw pictures: others are not even asked."""
+    if environ.get("TMUX") or environ.get("STY") or environ.get("TEXTUAL_DRIVER"):
+        return False
+    term, program = environ.get("TERM", ""), environ.get("TERM_PROGRAM", "").lower()
+    named = any(name in environ for name in ("KITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR", "WT_SESSION",
+                "KONSOLE_VERSION", "WEZTERM_PANE"))  # fmt: skip
+    known = ("kitty", "ghostty", "foot", "mlterm", "contour", "sixel", "wezterm")
+    return named or any(word in term for word in known) or program in ("iterm.app", "wezterm", "ghostty")
 
 
 def best_way() -> Callable[[Any], Widget] | None:
@@ -155,7 +167,7 @@ class ImageView(Vertical):
         caption.update(f"▣ {said} · {one_line(self._caption)}")
         if image is None:
             return
-        make = best_way() if self._way == "auto" else None
+        make = best_way() if self._way == "auto" and promising(os.environ) else None
         picture = make(image) if make is not None else HalfBlocks(image)
         if make is not None:
             picture.add_class("image--picture")
