@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 @click.option("--attach", callback=not_empty, metavar="ID", help="Watch a session that another process runs.")
 @click.option("--plain", is_flag=True, help="Lines only, for screen readers and simple terminals.")
 @click.option("--inline", is_flag=True, help="Below the shell's prompt instead of the whole screen.")
+@click.option("--serve", is_flag=True, help="In a browser on this machine, at an address with a token.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Of --serve.  [default: 8765, or any free one]")
 @click.option("--theme", callback=not_empty, metavar="NAME", help="Colours for this time.")
 @tests_option
 @python_option
@@ -66,7 +68,15 @@ def command(ctx: click.Context, directory: str, **given: Any) -> None:
     ways = [name for name in ("latest", "resume", "attach") if given[name]]
     if len(ways) > 1:
         raise click.UsageError("give one of --continue, --resume and --attach")
-    _need_terminal(plain=given["plain"])
+    if given["port"] is not None and not given["serve"]:
+        raise click.UsageError("--port goes with --serve")
+    if given["serve"]:
+        if given["plain"] or given["inline"]:
+            raise click.UsageError("--serve has no --plain and no --inline")
+        repository_top(Path(directory))
+        sys.exit(_serve(given["port"]))
+    in_browser = "TEXTUAL_DRIVER" in os.environ
+    _need_terminal(plain=given["plain"] or in_browser)
     top = repository_top(Path(directory))
     from ..tui.runs import Launch
 
@@ -98,6 +108,20 @@ def _need_terminal(*, plain: bool) -> None:
         "the interface needs a terminal on standard input and output",
         hint="without one: whimbrel run PROMPT, whimbrel fix-issue, or whimbrel tui --plain",
     )
+
+
+def _serve(port: int | None) -> int:
+    from importlib.util import find_spec
+
+    from ...sandbox.base.errors import ConfigError
+
+    if find_spec("textual_serve") is None:
+        raise ConfigError(
+            "--serve needs textual-serve, which is not installed", hint="pip install 'whimbrel[tui]'"
+        )
+    from ..tui.serving import serve
+
+    return serve(sys.argv[1:], port)
 
 
 def _options(ctx: click.Context, top: Path, given: dict[str, Any]) -> FixOptions:

@@ -334,6 +334,6 @@ def run_tui(launch: Launch) -> int:
     finally:
         app.runs.driver.stop()
         app.runs.driver.wait(_STOP_S)
-    if app.runs.session_id:
+    if app.runs.session_id and "TEXTUAL_DRIVER" not in os.environ:  # in a browser nobody would read it
         sys.stdout.write(f"go on with: whimbrel tui --resume {app.runs.session_id}\n")
     return code if code is not None else (app.return_code or 0)

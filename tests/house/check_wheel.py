@@ -78,6 +78,7 @@ def main() -> int:
         # check that names it.
         extras = (
             "app.acp",
+            "app.tui.serving",
             "app.mcp.connection",
             "app.mcp.http",
             "app.mcp.stdio",

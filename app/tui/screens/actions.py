@@ -261,12 +261,17 @@ class MainActions(Screen[None]):
 
     def action_editor(self) -> None:
         """The prompt in the person's own editor."""
+        from textual.app import SuspendNotSupported
+
         from ....sandbox.base.errors import WhimbrelError
         from ..editor import edited
 
         try:
             with self.app.suspend():
                 text = edited(self.prompt.area.expanded())
+        except SuspendNotSupported:
+            self.notify("there is no terminal for an editor here", severity="warning", markup=False)
+            return
         except (WhimbrelError, OSError) as error:
             self.notify(str(error), severity="error", markup=False)
             return
