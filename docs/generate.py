@@ -1,4 +1,7 @@
-"""`make docs`: regenerates docs/commands.md, docs/config.schema.json and README.md's transcript."""
+"""`make docs`: regenerates docs/commands.md, docs/config.schema.json, docs/pictures and README.md's transcript.
+
+`--no-pictures` leaves the pictures, which take a minute, as they are.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,8 @@ def main() -> int:
         check=True,
     )
     (ROOT / "docs" / "config.schema.json").write_text(schema.stdout, encoding="utf-8")
+    if "--no-pictures" not in sys.argv[1:]:
+        subprocess.run([sys.executable, ROOT / "docs" / "pictures.py"], check=True)
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
     head, _, rest = text.partition(START)

@@ -6,7 +6,8 @@ business of ``ConversationView``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from .widgets.reasoning import Reasoning
     from .widgets.streaming_markdown import StreamingMarkdown
     from .widgets.tool_card import ToolCard
+
+
+_OUTPUTS = 20
+"""Results of commands that are kept for the sandbox's page."""
 
 
 class Line(Static):
@@ -62,6 +67,8 @@ class Conversation(ConversationView):
         """What the step now streaming has put up: a discarded step takes it away."""
         self._pieces: list[str] = []
         self.last_answer = ""
+        self._outputs: deque[str] = deque(maxlen=_OUTPUTS)
+        self._outputs_ended = 0
 
     # ------------------------------------------------------------------ what happens
 
@@ -141,6 +148,9 @@ class Conversation(ConversationView):
             card = card_of(event)
             self._put(card)
         card.finish(event)
+        if card.started.permission == "execute":
+            self._outputs.append(f"$ {_call_words(card.started)}\n{event.text.rstrip()}\n")
+            self._outputs_ended += 1
 
     def note(self, text: str, kind: str = "info") -> None:
         """One line about what goes on."""
@@ -157,10 +167,15 @@ class Conversation(ConversationView):
 
     # ------------------------------------------------------------------ all of it
 
-    @property
-    def running(self) -> Mapping[str, str]:
-        """Calls that run now: their ids and one line about each."""
-        return _Running(self._cards)
+    def executing(self) -> list[tuple[str, float]]:
+        """What runs in the sandbox: a line about each, and for how many seconds."""
+        cards = [card for card in self._cards.values() if card.started.permission == "execute"]
+        return [(_call_words(card.started), card.running_s) for card in cards]
+
+    def outputs_since(self, number: int) -> tuple[list[str], int]:
+        """What ended in the sandbox after the first ``number``, as far as it is kept; and how many by now."""
+        new = min(self._outputs_ended - number, len(self._outputs))
+        return list(self._outputs)[len(self._outputs) - new :], self._outputs_ended
 
     def texts(self) -> Iterator[tuple[int, str]]:
         """(number, words) of everything that holds words, newest first."""
@@ -317,19 +332,3 @@ def _call_words(event: ToolStarted) -> str:
     from ..agent.permissions import subject_of
 
     return f"{event.name} {' '.join(subject_of(event.arguments).split())}"[:200]
-
-
-class _Running(Mapping[str, str]):
-    """A live view: what it holds changes while it is looked at."""
-
-    def __init__(self, cards: Mapping[str, ToolCard]) -> None:
-        self._cards = cards
-
-    def __getitem__(self, call_id: str) -> str:
-        return _call_words(self._cards[call_id].started)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._cards))
-
-    def __len__(self) -> int:
-        return len(self._cards)

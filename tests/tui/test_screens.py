@@ -18,6 +18,7 @@ from whimbrel.app.tui.themes import NAMES
 
 from tests.fix.conftest import Repo
 from tests.mock_server import MockServer, completion
+from tests.tui import scene
 from tests.tui.conftest import Open, Tui
 
 
@@ -184,7 +185,6 @@ async def test_the_end_of_a_long_run_is_told_by_the_terminal_when_the_settings_s
 
 
 async def test_the_plan_of_the_model_stands_beside_and_tests_are_a_tree_before_and_after(tui: Open):
-    from tests.tui import scene
 
     async with tui(size=(120, 40)) as it:
         items = [{"text": "read [/red]", "status": "done"}, {"text": "patch", "status": "in_progress"}]
@@ -202,3 +202,19 @@ async def test_the_plan_of_the_model_stands_beside_and_tests_are_a_tree_before_a
         await it.until(lambda: "Tests before and after" in it.shown)
         await it.pilot.pause(0.1)
         assert "t.py" in it.shown
+
+
+async def test_the_sandbox_page_shows_what_runs_and_what_it_said(tui: Open):
+    call = {"call_id": "c1", "name": "bash"}
+    started = scene.agent(kind="tool_started", **call, permission="execute", arguments={"command": "make x"})
+    finished = scene.agent(kind="tool_finished", **call, text="made [/red]", artifacts=(), duration_s=1.0, data=None, is_error=False)  # fmt: skip
+    async with tui() as it:
+        it.app.main._take(started)
+        await it.pilot.press("f7")
+        await it.until(lambda: "1 running" in it.shown)
+        assert "make x" in it.shown and "No sandbox" in it.shown
+        it.app.main._take(finished)
+        await it.until(lambda: "made [/red]" in it.shown)
+        assert "1 running" not in it.shown
+        await it.pilot.press("s")
+        await it.until(lambda: "nothing runs" in it.shown)

@@ -236,7 +236,7 @@ class MainActions(Screen[None]):
     def action_sandbox(self) -> None:
         from .sandbox import SandboxScreen
 
-        self.app.push_screen(SandboxScreen(self.runs, self.conversation.running))
+        self.app.push_screen(SandboxScreen(self.runs, self.conversation))
 
     @work
     async def action_settings(self) -> None:

@@ -114,6 +114,11 @@ class ToolCard(Expandable):
 
         return make
 
+    @property
+    def running_s(self) -> float:
+        """Seconds since it began."""
+        return self._clock() - self._began
+
     def _tick(self) -> None:
         self.changed()
 
