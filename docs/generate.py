@@ -1,4 +1,4 @@
-"""`make docs`: regenerates docs/commands.md, docs/config.schema.json, docs/pictures and README.md's transcript.
+"""`make docs`: regenerates docs/commands.md, docs/config.schema.json, docs/pictures, README.md's transcript.
 
 `--no-pictures` leaves the pictures, which take a minute, as they are.
 """

@@ -72,8 +72,19 @@ class SandboxFacts(StripsWidget):
 
     def _lines(self, width: int) -> list[Content]:
         described = self.description
-        if described is None:
+        if described is None and not self.processes:
             return [styled("No sandbox is running.", "muted")]
+        lines = self._described(described, width) if described is not None else []
+        count = len(self.processes)
+        lines.append(
+            styled(f"{count} running" if count else "nothing is running", "title" if count else "muted")
+        )
+        for process in self.processes:
+            command = Content("  " + one_line(f"{process.handle}  {process.command}".strip()))
+            lines.append(spread(command, styled(seconds(process.running_s), "muted"), width))
+        return [part for line in lines for part in (line.wrap(width) or [line])]
+
+    def _described(self, described: SandboxDescription, width: int) -> list[Content]:
         kind = one_line(_KINDS.get(described.kind, described.kind))
         apart = styled("isolated", "good") if described.isolated else styled("NOT isolated", "bad")
         lines = [spread(styled(kind, "title"), apart, width)]
@@ -88,14 +99,7 @@ class SandboxFacts(StripsWidget):
             lines.append(styled("limits  ", "muted") + Content(limits_line(self.limits)))
         lines += [styled(f"! {one_line(warning)}", "warn") for warning in described.warnings]
         lines.append(Content(""))
-        count = len(self.processes)
-        lines.append(
-            styled(f"{count} running" if count else "nothing is running", "title" if count else "muted")
-        )
-        for process in self.processes:
-            command = Content(f"  {one_line(process.handle)}  ") + Content(one_line(process.command))
-            lines.append(spread(command, styled(seconds(process.running_s), "muted"), width))
-        return [part for line in lines for part in (line.wrap(width) or [line])]
+        return lines
 
 
 class SandboxPanel(Vertical):
