@@ -117,8 +117,9 @@ async def take(repository: Path, sandbox: str) -> dict[str, str]:
     return taken
 
 
-def make(folder: Path, sandbox: str = "host") -> list[Path]:
-    """Writes the pictures into a folder."""
+def make(folder: Path, sandbox: str = "") -> list[Path]:
+    """Writes the pictures into a folder; in bubblewrap where that is installed, for it needs no daemon."""
+    sandbox = sandbox or ("bwrap" if shutil.which("bwrap") else "host")
     home = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="whimbrel-pictures-") as name:
         place = Path(name)
