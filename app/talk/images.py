@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...engine.chat import ImagePart
 from ...sandbox.base.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
+    # The prompt needs the names only, and these cost more than the first paint.
+    from ...engine.chat import ImagePart
     from ..tools.pictures import Picture
 
 MAX_IMAGES = 10
