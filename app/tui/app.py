@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.text import Text
 from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
@@ -259,9 +260,16 @@ class WhimbrelApp(App[int]):
         self._crashes += 1
         part = None if self.leaving or self._crashes > _MAX_CRASHES else self._broken_part(error)
         if part is None:
-            write_crash(error)
+            place = write_crash(error)
             self.runs.driver.stop()
-            super()._handle_exception(error)
+            if self.is_headless:
+                super()._handle_exception(error)  # tests want to see it
+                return
+            # Textual's own report shows every local variable, secrets included.
+            where = f" (traceback: {place})" if place else ""
+            self._return_code = 1
+            line = f"whimbrel: internal error: {type(error).__name__}: {error}{where}"
+            self.panic(Text(line, no_wrap=True, overflow="ignore"))
             return
         part.display = False
         self.screen.refresh(layout=True)
@@ -271,6 +279,8 @@ class WhimbrelApp(App[int]):
         """The widget of the conversation or the rail that an error came out of; None: not only of that."""
         owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
         names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if not self.main.is_mounted:
+            return None
         if names and names[0] == "_process_messages_loop" and isinstance(owners[0], Screen | App):
             return None  # it hears no messages any more
         places = {self.main.conversation, self.main.query_one("#rail-place")}

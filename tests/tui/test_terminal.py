@@ -146,9 +146,7 @@ def test_the_terminal_is_sane_after_a_signal_and_after_ctrl_z(
     it.wait("describe what to change")
     it.wait("sandbox host")
     shell = int(Path(tmp_path, "project", "pid").read_text())
-    [child] = subprocess.run(
-        ["pgrep", "-P", str(shell)], capture_output=True, text=True, check=True
-    ).stdout.split()  # fmt: skip
+    [child] = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
     if ending == "terminated":
         os.kill(int(child), signal.SIGTERM)
         it.wait("describe what to change", gone=True)
@@ -232,3 +230,28 @@ def _until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.1)
+
+
+def test_a_fault_of_the_whole_screen_ends_in_one_line_with_the_terminal_as_it_was(
+    terminal: Callable[[], Terminal], tmp_path: Path
+):
+    script = tmp_path / "broken.py"
+    script.write_text(
+        "from whimbrel.app.cli import main\n"
+        "from whimbrel.app.tui.screens.main import MainScreen\n"
+        "def broken(self):\n"
+        "    secret = 'hunter2hunter2'\n"
+        "    raise RuntimeError('broken [/red]')\n"
+        "MainScreen.action_rail = broken\n"
+        "main(['tui', '--sandbox', 'host', '--no-build'])\n"
+    )
+    it = terminal()
+    it.type(f"{sys.executable} {script}; echo code $?")
+    it.keys("Enter")
+    it.wait("describe what to change")
+    it.wait("sandbox host")
+    it.keys("C-b")
+    screen = it.wait("code 1")
+    told = screen.replace("\n", "")
+    assert "whimbrel: internal error: RuntimeError: broken [/red] (traceback: " in told
+    assert "hunter2" not in screen and "Traceback" not in screen
