@@ -7,6 +7,7 @@ business of ``ConversationView``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -136,6 +137,12 @@ class Conversation(ConversationView):
             card = card_of(event)
             self._put(card)
         card.finish(event)
+
+    def picture(self, path: Path) -> None:
+        """An image of the repository."""
+        from .widgets.image_view import ImageView
+
+        self._put(ImageView(path))
 
     def note(self, text: str, kind: str = "info") -> None:
         """One line about what goes on."""
