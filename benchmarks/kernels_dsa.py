@@ -3,7 +3,8 @@
     python benchmarks/kernels_dsa.py [--threads 1 2] [--rows 4096 65536] [--rounds 5]
 
 One query token at full size: indexer 32 x 128, 2048 rows selected, 96 heads over latents of 512 + 64, cached rows
-in bfloat16. Rounds alternate and the best of each counts. `GB/s` is the speed at which keys are read; `layer` is
+in bfloat16. Rounds alternate and
+the best of each counts; with one thread it is processor time (numpy: always the clock on the wall). `GB/s` is the speed at which keys are read; `layer` is
 scores + selection + sparse attention, set against dense attention over all rows. ggml gets float16 rows, its
 fastest. Where the processor has a tile unit (AMX) a second line shows the kernels without it. Absolute times
 are this machine's; the ratios are what is compared. `error` is the relative RMS error against float64.
@@ -12,33 +13,17 @@ are this machine's; the ratios are what is compared. `error` is the relative RMS
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
 from rivals import attention, ggml
+from rivals.measure import best, error
 from whimbrel.kernels import dsa
 from whimbrel.kernels.dsa import reference
 from whimbrel.kernels.native import library
 
 SELECTED, HEADS, LATENT, SHARED = 2048, 96, 512, 64
 SCALE = 192**-0.5
-
-
-def best(rounds: int, *runs: Callable[[], object]) -> list[float]:
-    """Seconds of the best round of each, taken in turn."""
-    times = [float("inf")] * len(runs)
-    for _ in range(rounds):
-        for i, run in enumerate(runs):
-            begin = time.perf_counter()
-            run()
-            times[i] = min(times[i], time.perf_counter() - begin)
-    return times
-
-
-def error(value: np.ndarray, exact: np.ndarray) -> float:
-    return float(np.sqrt(((value - exact) ** 2).mean() / (exact**2).mean()))
 
 
 def main() -> None:
@@ -92,11 +77,11 @@ def main() -> None:
                 with library.using(variant, threads):
                     runs = [score, select, sparse]
                     runs += [lambda g=g, n=threads: g.compute(n) for g in (index, flash) if g]
-                    ours = best(options.rounds, *runs)
-                    (all_rows,) = best(2, dense)
+                    ours = best(options.rounds, *([run] for run in runs), threads=threads)
+                    (all_rows,) = best(3, [dense], threads=threads)
                     wrong = f"{error(sparse(), exact):.1e}"
                 with library.using("numpy"):
-                    plain = best(2, score, select, sparse)
+                    plain = best(2, [score], [select], [sparse], threads=0)
                 theirs = (
                     f"({error(flash.values(exact.size).reshape(exact.shape), exact):.1e})" if flash else ""
                 )

@@ -4,38 +4,23 @@
 
 96 heads of 128 x 128. The decode step walks over several states, so that none is in a cache as far as memory
 allows, and is also set against the speed at which the same states are scaled in place. Rounds alternate and
-the best of each counts. Absolute times are this machine's; the ratios are what is compared. `error` is the
+the best of each counts; with one thread it is processor time (numpy: always the clock on the wall). Absolute times are this machine's; the ratios are what is compared. `error` is the
 relative RMS error against float64.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from rivals import attention, ggml
+from rivals.measure import best, error
 from whimbrel.kernels import kda
 from whimbrel.kernels.kda import reference
 from whimbrel.kernels.native import library
 
 HEADS, WIDTH = 96, 128
-
-
-def best(rounds: int, *runs: Callable[[], object]) -> list[float]:
-    """Seconds of the best round of each, taken in turn."""
-    times = [float("inf")] * len(runs)
-    for _ in range(rounds):
-        for i, run in enumerate(runs):
-            begin = time.perf_counter()
-            run()
-            times[i] = min(times[i], time.perf_counter() - begin)
-    return times
-
-
-def error(value: np.ndarray, exact: np.ndarray) -> float:
-    return float(np.sqrt(((value - exact) ** 2).mean() / (exact**2).mean()))
 
 
 def case(tokens: int) -> list[np.ndarray]:
@@ -73,41 +58,32 @@ def main() -> None:
         for threads in options.threads:
             states = [state.copy() for _ in range(32 if tokens == 1 else 1)]
 
-            def ours(states: list[np.ndarray] = states, inputs: list[np.ndarray] = inputs) -> None:
-                for each in states:
-                    if inputs[0].shape[0] == 1:
-                        kda.decode_step(each, *(array[0] for array in inputs))
-                    else:
-                        kda.chunked(each, *inputs)
+            def ours(each: np.ndarray, inputs: list[np.ndarray] = inputs) -> None:
+                if inputs[0].shape[0] == 1:
+                    kda.decode_step(each, *(array[0] for array in inputs))
+                else:
+                    kda.chunked(each, *inputs)
 
-            def plain(states: list[np.ndarray] = states, inputs: list[np.ndarray] = inputs) -> None:
-                with library.using("numpy"):
-                    kda.chunked(states[0], *inputs)
+            def scale(each: np.ndarray) -> None:
+                np.multiply(each, 0.999, out=each)
 
-            def scale(states: list[np.ndarray] = states) -> None:
-                for each in states:
-                    np.multiply(each, 0.999, out=each)
-
-            runs = [ours, plain, scale]
+            runs = [[partial(ours, each) for each in states], [partial(scale, each) for each in states]]
             if theirs:
-                runs.append(lambda n=threads, t=theirs, s=states: [t.compute(n) for _ in s])
+                runs.append([partial(theirs.compute, threads)] * len(states))
             with library.using(status.variant, threads):
                 first = state.copy()
                 value = kda.chunked(first, *inputs)
-                if tokens > 64:  # the numpy path takes long: once
-                    times = best(options.rounds, ours, scale, *runs[3:])
-                    times.insert(1, best(1, plain)[0])
-                else:
-                    times = best(options.rounds, *runs)
-            each = times[0] / len(states)
-            against = f"{times[3] / times[0]:7.2f}" if theirs else "      -"
-            memory = f"{100 * times[2] / times[0]:16.0f}%" if tokens == 1 else " " * 17
+                times = best(options.rounds, *runs, threads=threads)
+            with library.using("numpy"):
+                plain = best(2 if tokens <= 64 else 1, [partial(ours, states[0])], threads=0)[0]
+            against = f"{times[2] / times[0]:7.2f}" if theirs else "      -"
+            memory = f"{100 * times[1] / times[0]:16.0f}%" if tokens == 1 else " " * 17
             wrong = "" if tokens > 64 else f"{error(value, exact):9.1e}"
             if theirs and tokens <= 64:
                 wrong += f" ({error(theirs.values(exact.size).reshape(exact.shape), exact):.1e})"
             print(
-                f"{tokens:6d} {threads:7d} {each * 1e3:8.3f} {each * 1e6 / tokens:9.1f} {against}"
-                f" {times[1] / each:7.1f} {memory} {wrong}",
+                f"{tokens:6d} {threads:7d} {times[0] * 1e3:8.3f} {times[0] * 1e6 / tokens:9.1f} {against}"
+                f" {plain / times[0]:7.1f} {memory} {wrong}",
                 flush=True,
             )
         if theirs:

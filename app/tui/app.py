@@ -27,6 +27,7 @@ from .keys import keymap
 from .runs import Launch, Runs
 from .screens.main import MainScreen
 from .themes import NAMES, OWN, chosen
+from .widgets.image_view import ask_terminal, worth_asking
 
 if TYPE_CHECKING:
     from ..config.model import Tui
@@ -324,11 +325,9 @@ def write_crash(error: Exception) -> Path | None:
 
 def run_tui(launch: Launch) -> int:
     """Runs the interface to its end and returns the exit code."""
-    from .widgets.image_view import best_way, promising
-
-    if promising(os.environ):
-        best_way()  # it asks the terminal, which nobody may do once the interface reads the keys
     app = WhimbrelApp(launch)
+    if "TEXTUAL_DRIVER" not in os.environ and worth_asking(os.environ):
+        ask_terminal()
     try:
         code = app.run(inline=launch.inline, inline_no_clear=True)
     finally:

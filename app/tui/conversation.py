@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -151,6 +152,12 @@ class Conversation(ConversationView):
         if card.started.permission == "execute":
             self._outputs.append(f"$ {_call_words(card.started)}\n{event.text.rstrip()}\n")
             self._outputs_ended += 1
+
+    def picture(self, path: Path) -> None:
+        """An image of the repository."""
+        from .widgets.image_view import ImageView
+
+        self._put(ImageView(path))
 
     def note(self, text: str, kind: str = "info") -> None:
         """One line about what goes on."""

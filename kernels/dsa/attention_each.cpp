@@ -227,7 +227,7 @@ static bool attend(const Shape& s, const uint32_t* packed, int64_t token, int64_
     uint32_t* rows = static_cast<uint32_t*>(whimbrel::scratch(4, (block * s.units + 64 + s.latent + s.shared) * 4));
     uint32_t* pairs = static_cast<uint32_t*>(whimbrel::scratch(5, (block / 2 * s.pair_stride + 64 + block * s.lanes) * 4));
     float* scores = static_cast<float*>(whimbrel::scratch(6, (block + 1) * s.lanes * 4));
-    int64_t* list = static_cast<int64_t*>(whimbrel::scratch(7, (end - begin + 1) * 16));
+    int64_t* list = static_cast<int64_t*>(whimbrel::scratch(7, s.indices ? (end - begin + 1) * 16 : 16));
     if (!rows || !pairs || !scores || !list) return false;
     float* room = reinterpret_cast<float*>(rows + block * s.units + 64);
     float* factor = scores + block * s.lanes;
@@ -303,7 +303,7 @@ void attention(const Rows* latents, const Rows* pe, const float* q_latent, const
         const int64_t longest = indices ? per_token : least(latents->length, first + base + batch);
         // The cut depends on the shape alone, never on the number of threads: the same bits on every machine.
         int64_t cut = groups >= 8 ? longest : up((longest + 31) / 32, s.block);
-        if (cut < 512) cut = 512;
+        if (cut < 3 * s.block) cut = 3 * s.block;
         const int64_t parts = longest > cut ? (longest + cut - 1) / cut : 1;
         uint32_t* packed = static_cast<uint32_t*>(scratch(0, groups * packed_size * 4));
         float* partial = static_cast<float*>(scratch(1, groups * parts * part_size * 4));

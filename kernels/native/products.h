@@ -44,7 +44,7 @@ template <int Bytes>
 static inline void ahead(const void* p) {
     const char* from = static_cast<const char*>(p);
     for (int i = 0; i < Bytes; i += 64) {
-        _mm_prefetch(from + 2560 + i, _MM_HINT_T1);
+        _mm_prefetch(from + 4096 + i, _MM_HINT_T1);
         _mm_prefetch(from + 512 + i, _MM_HINT_T0);
     }
 }

@@ -10,6 +10,7 @@ import pytest
 from whimbrel.kernels import dsa
 from whimbrel.kernels.arrays import Array
 from whimbrel.kernels.dsa import reference
+from whimbrel.kernels.native import library
 
 pytestmark = pytest.mark.usefixtures("variant")
 
@@ -193,6 +194,24 @@ def test_bits_in_uint16_are_bfloat16_rows():
     np.testing.assert_array_equal(
         dsa.indexer_scores(q, keys, w, 18), dsa.indexer_scores(q, keys.view(np.uint16), w, 18)
     )
+
+
+def test_the_number_of_threads_changes_no_bit(variant: str):
+    if variant == "numpy":
+        pytest.skip("its threads are not ours")
+    q_latent, q_pe, latents, shared = _attention_case(3, 20, 48, 16, 900, ml_dtypes.bfloat16)
+    q, w, keys = _random(3, 4, 48), _random(3, 4, seed=1), latents
+    indices = np.argsort(_random(3, 900, seed=9), axis=1)[:, :700]
+    found: list[list[bytes]] = []
+    for threads in (1, 3):
+        with library.using(variant, threads):
+            results = (
+                dsa.indexer_scores(q, keys, w, 890),
+                dsa.sparse_attention(q_latent, q_pe, latents, shared, indices, 0.2),
+                dsa.dense_attention(q_latent, q_pe, latents, shared, 890, 0.2),
+            )
+            found.append([array.tobytes() for array in results])
+    assert found[0] == found[1]
 
 
 def test_eight_bit_keys_score_as_their_values_do():

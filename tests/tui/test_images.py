@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from PIL import Image
 from textual import events
+from whimbrel.app.fix.events import JobEvent
 from whimbrel.app.tui.prompt_chips import images_in_paste
-from whimbrel.app.tui.widgets.image_view import HalfBlocks, ImageView, promising
+from whimbrel.app.tui.widgets.image_view import HalfBlocks, ImageView
 
 from tests.fix.conftest import Repo
 from tests.mock_server import MockServer, completion
@@ -86,14 +87,17 @@ def test_only_paths_of_images_are_taken_for_images(shots: tuple[Path, Path]):
         assert images_in_paste(words, folder) == []
 
 
-@pytest.mark.parametrize(
-    ("variables", "asked"),
-    [
-        ({"TERM": "xterm-kitty"}, True),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, True),
-        ({"TERM": "xterm-256color"}, False),
-        ({"TERM": "xterm-kitty", "TMUX": "/run/tmux"}, False),
-    ],
-)
-def test_only_terminals_that_may_draw_pictures_are_asked(variables: dict[str, str], asked: bool):
-    assert promising(variables) is asked
+def looked_at(path: str) -> JobEvent:
+    data = {"kind": "tool_finished", "call_id": "1", "name": "view_image", "text": "", "data": {"path": path}}
+    return JobEvent("agent", data=data)
+
+
+async def test_a_picture_of_the_repository_is_shown_and_nothing_outside_of_it(tui: Open, repo: Repo):
+    Image.new("RGB", (40, 20), "red").save(repo.root / "shot.png")
+    Image.new("RGB", (40, 20), "red").save(repo.root.parent / "outside.png")
+    async with tui() as it:
+        for path in ("shot.png", "../outside.png", "gone.png", str(repo.root.parent / "outside.png")):
+            it.app.main._event(looked_at(path))
+        await it.until(lambda: bool(it.app.main.query(HalfBlocks)))
+        assert len(it.app.main.query(ImageView)) == 1
+        assert "40 × 20 · shot.png" in it.shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events, work
 from textual.app import ComposeResult
@@ -132,6 +132,8 @@ class MainScreen(MainActions, Screen[None]):
             data = event.data.get("data")
             if event.data.get("name") == "todo" and isinstance(data, dict):
                 self.plan.show(data.get("items") or ())
+        if event.data.get("kind") == "tool_finished" and event.data.get("name") == "view_image":
+            self._picture(event.data.get("data"))
         if event.kind == "phase":
             self.status.phase(event.text)
         elif event.kind == "progress":
@@ -169,6 +171,17 @@ class MainScreen(MainActions, Screen[None]):
             self._asking = False
 
     # ------------------------------------------------------------------ what the person says
+
+    def _picture(self, data: object) -> None:
+        """What the model looks at, where the same file is in the repository."""
+        path = cast("dict[str, object]", data).get("path") if isinstance(data, dict) else None
+        top = self.runs.launch.repository.resolve()
+        if (
+            isinstance(path, str)
+            and (found := (top / path).resolve()).is_relative_to(top)
+            and found.is_file()
+        ):
+            self.conversation.picture(found)
 
     def on_prompt_area_submitted(self, event: PromptArea.Submitted) -> None:
         event.stop()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import io
-import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,40 +26,44 @@ from .plain_text import one_line
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["HalfBlocks", "ImageView", "Way", "best_way", "promising"]
+__all__ = ["HalfBlocks", "ImageView", "Way", "ask_terminal", "best_way", "worth_asking"]
 
 MAX_BYTES = 32 << 20
 MAX_PIXELS = 50_000_000
 MAX_EDGE = 1600
 """Pixels that are kept: more than any terminal shows."""
+_PROGRAMS = frozenset({"WezTerm", "iTerm.app", "ghostty", "mintty", "rio", "vscode"})
 Way = Literal["auto", "blocks", "none"]
 
 
-def promising(environ: Mapping[str, str]) -> bool:
-    """Whether the variables speak of a terminal that may draw pictures: others are not even asked."""
-    if environ.get("TMUX") or environ.get("STY") or environ.get("TEXTUAL_DRIVER"):
+def worth_asking(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal may have a protocol for pictures, by what it says of itself."""
+    term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
+    if environment.get("TMUX") or term.startswith(("screen", "tmux")):
         return False
-    term, program = environ.get("TERM", ""), environ.get("TERM_PROGRAM", "").lower()
-    named = any(name in environ for name in ("KITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR", "WT_SESSION",
-                "KONSOLE_VERSION", "WEZTERM_PANE"))  # fmt: skip
-    known = ("kitty", "ghostty", "foot", "mlterm", "contour", "sixel", "wezterm")
-    return named or any(word in term for word in known) or program in ("iterm.app", "wezterm", "ghostty")
+    named = any(environment.get(name) for name in ("KITTY_WINDOW_ID", "KONSOLE_VERSION", "WT_SESSION"))
+    return (
+        named or program in _PROGRAMS or any(word in term for word in ("kitty", "foot", "mlterm", "ghostty"))
+    )
+
+
+def ask_terminal() -> None:
+    """Finds out what the terminal can show. To be called before the application starts: it reads answers."""
+    with contextlib.suppress(Exception):  # the extra is missing, or the terminal answers nonsense
+        importlib.import_module("textual_image.widget")
 
 
 def best_way() -> Callable[[Any], Widget] | None:
-    """The widget of the ``tui`` extra for this terminal, or None where half blocks do as well.
+    """The widget for the protocol that ``ask_terminal`` found; None: half blocks it is.
 
-    Asks the terminal, so it has to be called before the application starts; later it only tells
-    what was found then.
+    Never asks by itself: while the application runs, the answer would be taken for typed keys.
     """
-    try:
-        from textual_image.renderable import Image as Found
-        from textual_image.renderable import SixelImage, TGPImage
-        from textual_image.widget import Image as ImageWidget
-    except ImportError:
+    if "textual_image.widget" not in sys.modules:
         return None
-    except Exception:  # noqa: BLE001 - a terminal that answers nonsense is one without pictures
-        return None
+    from textual_image.renderable import Image as Found
+    from textual_image.renderable import SixelImage, TGPImage
+    from textual_image.widget import Image as ImageWidget
+
     return ImageWidget if Found in (SixelImage, TGPImage) else None
 
 
@@ -167,7 +173,7 @@ class ImageView(Vertical):
         caption.update(f"▣ {said} · {one_line(self._caption)}")
         if image is None:
             return
-        make = best_way() if self._way == "auto" and promising(os.environ) else None
+        make = best_way() if self._way == "auto" else None
         picture = make(image) if make is not None else HalfBlocks(image)
         if make is not None:
             picture.add_class("image--picture")

@@ -194,3 +194,18 @@ async def test_what_is_no_picture_or_too_large_is_one_line(
             text = await loaded(pilot, app)
             assert said in text
             assert "▀" not in text
+
+
+@pytest.mark.parametrize(
+    ("environment", "worth"),
+    [
+        ({"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}, True),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, True),
+        ({"TERM": "xterm-kitty", "TMUX": "/tmp/x"}, False),
+        ({"TERM": "xterm-256color"}, False),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+    ],
+)
+def test_only_terminals_that_may_show_pictures_are_asked(environment: dict[str, str], worth: bool) -> None:
+    assert image_view.worth_asking(environment) is worth
