@@ -115,7 +115,9 @@ def main() -> int:
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=folder,
             )  # fmt: skip
             if (ran.returncode, ran.stderr.count("\n")) != (10, 1) or f"whimbrel[{extra}]" not in ran.stderr:
-                print(f"wheel: without the extra {extra}, `whimbrel {line}` ends with {ran.returncode}: {ran.stderr}")
+                print(
+                    f"wheel: without the extra {extra}, `whimbrel {line}` ends with {ran.returncode}: {ran.stderr}"
+                )
                 return 1
         print(
             f"wheel: {len(names)} files; installed {installed:.0f} MB without pip (limit {LIMIT_MB}) in {took:.0f} s; "
