@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
-from textual.widgets import Static
 
+from ....sandbox.protocol import SandboxDescription, SandboxLimits
 from ..runs import Runs
-from .dialog import Dialog
+from ..widgets.sandbox_facts import SandboxFacts
+from .dialog import Dialog, plain
 
 
 class SandboxScreen(Dialog[None]):
@@ -23,35 +24,36 @@ class SandboxScreen(Dialog[None]):
         self._runs, self._live = runs, live
 
     def body(self) -> Iterable[Widget]:
-        yield Static("", markup=False, id="sandbox-state")
+        yield plain("\n".join(self._asked()))
+        yield SandboxFacts()
 
     def on_mount(self) -> None:
         self._show()
         self.set_interval(0.5, self._show)
 
-    def _show(self) -> None:
-        self.query_one("#sandbox-state", Static).update("\n".join(self._lines()))
-
-    def _lines(self) -> Iterable[str]:
+    def _asked(self) -> Iterable[str]:
         options = self._runs.options
-        sandbox: Mapping[str, Any] = self._runs.last.get("sandbox") or {}
         if options is not None:
             yield f"asked for    {options.sandbox}{f', image {options.image}' if options.image else ''}"
             yield f"network      {'open' if options.network else 'closed'} (asked for)"
             yield f"time         {options.max_time_s / 60:.0f} minutes for each run"
             yield f"model steps  {options.max_steps}"
-        if sandbox:
-            isolated = "isolated" if sandbox.get("isolated") else "NOT isolated"
-            yield f"last run     {sandbox.get('kind')}, {isolated}"
-            if sandbox.get("image"):
-                yield f"image        {sandbox['image']}"
-            yield f"folder       {sandbox.get('workdir')}"
-            for warning in sandbox.get("warnings") or ():
-                yield f"  ! {warning}"
-        yield ""
-        yield "running now" if self._live else "nothing runs now"
-        for line in self._live.values():
-            yield f"  {line}"
+            yield ""
+
+    def _show(self) -> None:
+        """The sandbox of the last run, and the commands that run now."""
+        last: Mapping[str, Any] = self._runs.last.get("sandbox") or {}
+        described = None
+        if last.get("kind"):
+            described = SandboxDescription(
+                str(last["kind"]),
+                bool(last.get("isolated")),
+                image=last.get("image"),
+                workdir=str(last.get("workdir") or ""),
+                warnings=tuple(map(str, last.get("warnings") or ())),
+            )
+        limits = SandboxLimits() if described is not None and described.isolated else None
+        self.query_one(SandboxFacts).show(described, limits, tuple(self._live.values()))
 
     def action_stop(self) -> None:
         if self._runs.driver.running:

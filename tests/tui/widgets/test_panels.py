@@ -7,9 +7,8 @@ import pytest
 from PIL import Image
 from whimbrel.app.tui.widgets import image_view
 from whimbrel.app.tui.widgets.image_view import HalfBlocks, ImageView
-from whimbrel.app.tui.widgets.log_view import LogView
 from whimbrel.app.tui.widgets.plan_view import PlanView
-from whimbrel.app.tui.widgets.sandbox_panel import RunningProcess, SandboxPanel
+from whimbrel.app.tui.widgets.sandbox_facts import SandboxFacts
 from whimbrel.app.tui.widgets.tests_tree import TestTree, change_of
 from whimbrel.sandbox.protocol import SandboxDescription, SandboxLimits
 
@@ -104,49 +103,23 @@ async def test_a_plan_is_there_when_there_is_one() -> None:
         assert plan.styles.display != "block" or plan.size.height == 0
 
 
-class Stops(Stage):
-    stops = 0
-
-    def on_sandbox_panel_stop(self) -> None:
-        self.stops += 1
-
-
-async def test_the_sandbox_panel_tells_what_holds_and_what_runs_and_asks_to_stop() -> None:
-    app = Stops(SandboxPanel)
+async def test_the_sandbox_facts_tell_what_holds_and_what_runs() -> None:
+    app = Stage(SandboxFacts)
     async with app.run_test(size=(100, 30)) as pilot:
-        panel = app.query_one(SandboxPanel)
+        facts = app.query_one(SandboxFacts)
         await pilot.pause()
         assert "No sandbox" in screen_text(app)
-        described = SandboxDescription(
-            "docker",
-            True,
-            image="debian",
-            image_digest="sha256:1",
-            workdir="/repo",
-            warnings=(f"no limit {HOSTILE}",),
-        )
-        panel.show(described, SandboxLimits(), [RunningProcess("b1", f"serve {HOSTILE}", 75)])
-        panel.log_output("hello [x]\n")
-        while not app.query_one(LogView).line_count:
-            await pilot.pause(0.02)
+        warnings = (f"no limit {HOSTILE}",)
+        described = SandboxDescription("docker", True, image="debian", workdir="/repo", warnings=warnings)
+        facts.show(described, SandboxLimits(), [f"bash serve {HOSTILE}"])
         await pilot.pause()
         text = screen_text(app)
-        for part in (
-            "Docker container",
-            "isolated",
-            "4 GiB memory",
-            f"no limit {HOSTILE[:10]}",
-            "1 min 15 s",
-            "hello [x]",
-        ):
+        for part in ("Docker container", "isolated", "4 GiB memory", f"no limit {HOSTILE[:10]}", "1 running"):
             assert part in text
-        app.query_one(LogView).focus()
-        await pilot.press("x")
+        assert f"bash serve {HOSTILE[:10]}" in text
+        facts.show(SandboxDescription("host", False))
         await pilot.pause()
-        assert app.stops == 1
-        panel.show(SandboxDescription("host", False))
-        await pilot.pause()
-        assert "NOT isolated" in screen_text(app)
+        assert "NOT isolated" in screen_text(app) and "nothing is running" in screen_text(app)
 
 
 def a_picture(wide: int, high: int, mode: str = "RGB") -> bytes:

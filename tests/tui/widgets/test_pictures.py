@@ -12,7 +12,7 @@ from whimbrel.app.tui.widgets.diff_view import DiffView
 from whimbrel.app.tui.widgets.plan_view import PlanView
 from whimbrel.app.tui.widgets.rail import Rail
 from whimbrel.app.tui.widgets.reasoning import Reasoning
-from whimbrel.app.tui.widgets.sandbox_panel import SandboxFacts
+from whimbrel.app.tui.widgets.sandbox_facts import SandboxFacts
 from whimbrel.app.tui.widgets.streaming_markdown import StreamingMarkdown
 from whimbrel.app.tui.widgets.tests_tree import TestTree
 from whimbrel.app.tui.widgets.tool_card import ToolCard

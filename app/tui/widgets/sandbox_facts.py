@@ -1,25 +1,19 @@
-"""Where commands run: what keeps them apart, their limits, what runs now, and what it said last."""
+"""Where commands run: what keeps them apart, their limits, and what runs now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.strip import Strip
 
 from ....sandbox.protocol import SandboxDescription, SandboxLimits
-from .expandable import seconds, spread, styled
-from .log_view import LogView
+from .expandable import spread, styled
 from .plain_text import one_line
 from .strips_widget import StripsWidget, strip_of
 
-__all__ = ["RunningProcess", "SandboxPanel", "size_of"]
+__all__ = ["SandboxFacts"]
 
 _KINDS = {
     "docker": "Docker container",
@@ -27,15 +21,6 @@ _KINDS = {
     "host": "this machine",
     "outer": "outer sandbox",
 }
-
-
-@dataclass(frozen=True)
-class RunningProcess:
-    """A command that runs inside."""
-
-    handle: str
-    command: str
-    running_s: float = 0.0
 
 
 class SandboxFacts(StripsWidget):
@@ -54,10 +39,23 @@ class SandboxFacts(StripsWidget):
         super().__init__()
         self.description: SandboxDescription | None = None
         self.limits: SandboxLimits | None = None
-        self.processes: Sequence[RunningProcess] = ()
+        self.processes: Sequence[str] = ()
         self._made: tuple[int, list[Strip]] | None = None
 
-    def changed(self) -> None:
+    def show(
+        self,
+        description: SandboxDescription | None,
+        limits: SandboxLimits | None = None,
+        processes: Sequence[str] = (),
+    ) -> None:
+        """How it is now.
+
+        Args:
+            processes: one line about each command that runs inside.
+        """
+        if (description, limits, processes) == (self.description, self.limits, self.processes):
+            return
+        self.description, self.limits, self.processes = description, limits, processes
         self._made = None
         if self.is_mounted:
             self.refresh(layout=True)
@@ -73,7 +71,7 @@ class SandboxFacts(StripsWidget):
     def _lines(self, width: int) -> list[Content]:
         described = self.description
         if described is None:
-            return [styled("No sandbox is running.", "muted")]
+            return [styled("No sandbox was made yet.", "muted")]
         kind = one_line(_KINDS.get(described.kind, described.kind))
         apart = styled("isolated", "good") if described.isolated else styled("NOT isolated", "bad")
         lines = [spread(styled(kind, "title"), apart, width)]
@@ -92,58 +90,8 @@ class SandboxFacts(StripsWidget):
         lines.append(
             styled(f"{count} running" if count else "nothing is running", "title" if count else "muted")
         )
-        for process in self.processes:
-            command = Content(f"  {one_line(process.handle)}  ") + Content(one_line(process.command))
-            lines.append(spread(command, styled(seconds(process.running_s), "muted"), width))
+        lines += [Content(f"  {one_line(process)}") for process in self.processes]
         return [part for line in lines for part in (line.wrap(width) or [line])]
-
-
-class SandboxPanel(Vertical):
-    """Facts above, log below. ``x`` asks to stop what runs: whoever owns the sandbox listens to ``Stop``."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [("x", "stop", "Stop what runs")]
-    DEFAULT_CSS = """
-    SandboxPanel { height: 1fr; width: 1fr;
-        & > LogView { height: 1fr; border-top: solid $panel; }
-    }
-    """
-
-    class Stop(Message):
-        """The person wants what runs inside to end."""
-
-        def __init__(self, panel: SandboxPanel) -> None:
-            super().__init__()
-            self.panel = panel
-
-        @property
-        def control(self) -> SandboxPanel:
-            return self.panel
-
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._facts = SandboxFacts()
-        self.log_view = LogView()
-
-    def compose(self) -> ComposeResult:
-        yield self._facts
-        yield self.log_view
-
-    def show(
-        self,
-        description: SandboxDescription | None,
-        limits: SandboxLimits | None = None,
-        processes: Sequence[RunningProcess] = (),
-    ) -> None:
-        """How it is now."""
-        self._facts.description, self._facts.limits, self._facts.processes = description, limits, processes
-        self._facts.changed()
-
-    def log_output(self, text: str | bytes) -> None:
-        """More output of what runs."""
-        self.log_view.append(text)
-
-    def action_stop(self) -> None:
-        self.post_message(self.Stop(self))
 
 
 def limits_line(limits: SandboxLimits) -> str:
