@@ -76,6 +76,7 @@ def main() -> int:
             for top in ("app", "engine", "kernels", "sandbox")
             for path in (ROOT / top).rglob("*")
             if path.is_file()
+            and not path.name.startswith(".")  # what a build leaves beside the sources
             and "__pycache__" not in path.parts
             and "_package" not in path.parts
             and f"whimbrel/{path.relative_to(ROOT).as_posix()}" not in names

@@ -24,7 +24,6 @@ from whimbrel.engine.chat import (
     user,
 )
 from whimbrel.engine.kimi.chat.format import ChatFormat, K3Format, PromptError
-from whimbrel.engine.kimi.chat.images import scaled_size, token_count
 from whimbrel.engine.kimi.chat.literals import find_templates
 from whimbrel.engine.kimi.chat.render import render_segments
 from whimbrel.engine.kimi.chat.sentences import (
@@ -235,13 +234,6 @@ def test_a_marker_in_a_text_is_an_image_only_where_one_was_prepared():
     item = [{"role": "user", "content": [{"type": "image", "image": "x"}]}]
     both = render_segments([*marked, *item], OWN_SENTENCES, image_prompts=["<|media_pad|>"])
     assert ("see <|kimi_image_placeholder|> there", False) in both  # the image belongs to the item
-
-
-def test_images_shrink_to_the_limits_and_never_grow():
-    assert scaled_size(5, 5) == (5, 5) and token_count(5, 5) == 1
-    assert scaled_size(20_000, 100) == (7168, 35)
-    wide, high = scaled_size(7000, 7000, 64 * 64)
-    assert (wide // 14) * (high // 14) <= 64 * 64 and wide == high
 
 
 # ---------------------------------------------------------------- the fixed sentences

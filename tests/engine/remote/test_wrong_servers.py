@@ -136,8 +136,9 @@ PAGE = b"<!doctype html><html><head><title>Sign in</title></head><body>hello</bo
         (status(400, b'{"error":' * 5000), "HTTP 400", 1),
         (OK + b"data: " + b"[" * 100_000 + b"\n\n", "no chat completion: [[[[", 5),
         (OK + piece({"content": "one"}) + b"data: {broken\n\n" + piece({"content": "two"}) + END, "damaged piece", 3),
-        (OK[:-2] + b"content-encoding: gzip\r\n\r\n" + gzip.compress(b"a" * (70 << 20)), "over 64 MiB", 1),
+        (OK[:-2] + b"content-encoding: gzip\r\n\r\n" + gzip.compress(b"a" * (70 << 20), mtime=0), "over 64 MiB", 1),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 async def test_each_ends_in_one_clear_line(answer: Any, said: str, requests: int) -> None:
     with serving(answer) as server:
