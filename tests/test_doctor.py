@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from whimbrel.app.doctor import Finding, State, render
 from whimbrel.app.doctor.advice import install_line
 from whimbrel.app.doctor.diagnosis import conclude, diagnose
+from whimbrel.app.doctor.machine import EXTRA_COSTS
 from whimbrel.app.doctor.probing import first_line, guarded
 
 NO_DOCKER = "unix:///nonexistent/docker.sock"
@@ -236,6 +238,11 @@ def test_a_daemon_without_image_counts_only_where_the_image_can_be_built() -> No
     ready = conclude([git, daemon, image, builder])
     assert (ready.exit_code, ready.sandbox) == (0, "docker")
     assert "whimbrel sandbox build" in ready.verdict
+
+
+def test_every_extra_says_what_is_missing_without_it_and_nothing_else_does() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert set(EXTRA_COSTS) == set(project["optional-dependencies"])
 
 
 def test_a_missing_thing_is_shown_with_its_cost_and_install_line() -> None:

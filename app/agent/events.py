@@ -36,6 +36,8 @@ class StepStarted(Frozen):
     effort: Effort
     reason: str = ""
     """Why this thinking tier."""
+    window: int | None = None
+    """Tokens of prompt and answer that the model can hold, as far as known."""
 
 
 class ToolStarted(Frozen):

@@ -181,7 +181,7 @@ class Agent:
         self, history: History, keeper: ContextKeeper, state: RunState, tier: Tier, seed: int
     ) -> StepBuilder:
         """Streams one step into a builder; the deadline of the run cuts it."""
-        self._emit(StepStarted(step=state.step, effort=tier.effort, reason=tier.reason))
+        self._emit(StepStarted(step=state.step, effort=tier.effort, reason=tier.reason, window=keeper.window))
         step = StepBuilder()
         left = None if state.deadline is None else max(0.0, state.deadline - time.monotonic())
         clock = asyncio.timeout(left)

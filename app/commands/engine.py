@@ -32,7 +32,7 @@ def need_native() -> None:
     missing = [name for name in ("numpy", "ml_dtypes") if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"the native engine needs {' and '.join(missing)}, which is not installed",
+            f"the native engine needs {' and '.join(missing)}, which the extra `native` brings",
             hint="pip install 'whimbrel[native]'",
         )
 

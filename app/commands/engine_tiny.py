@@ -24,6 +24,9 @@ import click
 @click.option("--vision", is_flag=True, help="With a vision tower (k3, k31).")
 def command(folder: Path, seed: int, dtype: str, **options: Any) -> None:
     """Write a random checkpoint of the family to DIR: shards, config, tokenizer, chat files, licence."""
+    from .engine import need_native
+
+    need_native()
     from ...engine.kimi.tiny import TinyOptions, make_tiny
     from ...sandbox.base.errors import UsageError
 

@@ -23,7 +23,7 @@ _COMPILERS = (
     ("cargo", ["cargo", "--version"], "Rust"),
     ("java", ["java", "-version"], "Java"),
 )
-_EXTRA_COSTS = {
+EXTRA_COSTS = {
     "local": "candidate repairs are ranked without a language model's opinion",
     "native": "no native engine",
     "gpu": "no Triton kernels",
@@ -31,12 +31,12 @@ _EXTRA_COSTS = {
     "otel": "no telemetry export",
     "keyring": "keys come from the environment only, not the system's key ring",
     "serve": "no model server",
-    "s3": "no weights from object storage",
-    "cad": "no CAD files",
-    "office": "no office documents",
-    "ray": "no deployment on Ray",
+    "s3": "no copies of sessions in an object store",
+    "ray": "no batches on a Ray cluster",
+    "tui": "no pictures in the terminal, no editors (whimbrel acp)",
     "dev": "Whimbrel's own tests and linters cannot run",
 }
+"""What is not there without an extra of pyproject.toml."""
 _LOW_DISK_BYTES = 2 << 30
 
 
@@ -104,7 +104,7 @@ async def extras() -> list[Finding]:
             found.append(Finding("extras", title, State.OK, f"{len(packages)} packages"))
             continue
         line = f"pip install 'whimbrel[{extra}]'" if extra else f"pip install {' '.join(absent)}"
-        cost = _EXTRA_COSTS.get(extra, "") if extra else "the parts that use them fail when used"
+        cost = EXTRA_COSTS.get(extra, "") if extra else "the parts that use them fail when used"
         state = State.MISSING if len(absent) == len(packages) else State.LIMITED
         found.append(Finding("extras", title, state, f"not installed: {', '.join(absent)}", cost, line))
     return found

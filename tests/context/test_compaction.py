@@ -257,6 +257,8 @@ async def test_a_refusal_teaches_the_window_and_is_answered_by_one_compaction(
     assert outcome.status == "answered", outcome.error
     assert len(server.refused) == 1
     assert shop.of("context_compacted")[0].reason == "overflow"
+    windows = [step.window for step in shop.of("step_started")]
+    assert (windows[0], windows[-1]) == (None, 9_000)
     assert (
         "max_tokens" not in server.work_requests[0].body and server.work_requests[-1].body["max_tokens"] > 500
     )

@@ -23,6 +23,15 @@ MUST_SHIP = (
     "whimbrel/app/tools/read.md",
     "whimbrel/sandbox/protocol.py",
 )
+NEED_EXTRAS = (
+    ("native", "engine tiny made"),
+    ("native", "engine info ."),
+    ("native", "engine verify ."),
+    ("native", "engine quantize . made"),
+    ("serve", "serve kimi:."),
+    ("tui", "acp"),
+)
+"""Commands that stand on an extra: without it they say so in one line, and which one."""
 
 
 def main() -> int:
@@ -102,6 +111,16 @@ def main() -> int:
             [work / "env/bin/python", "-c", "import importlib, sys; [importlib.import_module(m) for m in sys.argv[1:]]", *modules],
             check=True, cwd=folder, env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
+        for extra, line in NEED_EXTRAS:
+            ran = subprocess.run(
+                [work / "env/bin/whimbrel", *line.split()],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=folder,
+            )  # fmt: skip
+            if (ran.returncode, ran.stderr.count("\n")) != (10, 1) or f"whimbrel[{extra}]" not in ran.stderr:
+                print(
+                    f"wheel: without the extra {extra}, `whimbrel {line}` ends with {ran.returncode}: {ran.stderr}"
+                )
+                return 1
         print(
             f"wheel: {len(names)} files; installed {installed:.0f} MB without pip (limit {LIMIT_MB}) in {took:.0f} s; "
             f"`whimbrel --help` {best:.3f} s, {int(peak.stdout) / 1024:.0f} MB peak"

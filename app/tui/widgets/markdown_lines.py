@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markdown_it.token import Token
@@ -310,6 +310,3 @@ def _stacked(rows: Sequence[Sequence[Content]], room: int) -> list[Content]:
             lines += (title.stylize("strong") + Content(": ") + cell).wrap(room)
         lines.append(Content("─" * room, [Span(0, room, "rule")]))
     return lines
-
-
-Renderer = Callable[[int], list[Content]]

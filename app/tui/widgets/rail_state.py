@@ -139,6 +139,7 @@ class RailState:
         self._begin()
         if isinstance(event, StepStarted):
             self.step, self.effort, self.reason = event.step, event.effort, one_line(event.reason, 120)
+            self.window = event.window or self.window
         elif isinstance(event, ToolStarted):
             self._tool_started(event)
         elif isinstance(event, ToolProgress):

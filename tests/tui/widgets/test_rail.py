@@ -46,7 +46,7 @@ def a_run() -> list[object]:
         JobEvent("phase", "Reproduce", phase="reproduce"),
         JobEvent("info", "before: 2 failed"),
         JobEvent("phase", "Work", phase="work"),
-        StepStarted(step=1, effort="high", reason="localising"),
+        StepStarted(step=1, effort="high", reason="localising", window=100_000),
         Usage(input_tokens=12_000, output_tokens=300, cached_tokens=8_000, cost_usd=0.01),
         started("locate", "1"),
         finished("locate", "", {"locations": [1, 2]}, call_id="1"),
@@ -70,7 +70,7 @@ def a_run() -> list[object]:
 
 
 def test_a_run_is_told_in_legs_with_attempts_tier_tokens_and_cost() -> None:
-    state = RailState(clock=ticking(), window=100_000)
+    state = RailState(clock=ticking())
     for event in a_run():
         state.see(event)
     assert [(leg.kind, leg.state, leg.attempt) for leg in state.legs] == [
@@ -86,6 +86,7 @@ def test_a_run_is_told_in_legs_with_attempts_tier_tokens_and_cost() -> None:
         ("verify", "done", 2),
     ]
     assert (state.attempt, state.step, state.effort, state.status) == (2, 2, "max", "fixed")
+    assert state.window == 100_000
     assert state.legs[3].calls == 2
     assert (state.usage.input_tokens, state.usage.cached_tokens, state.context) == (52_000, 38_000, 41_300)
     assert round(state.usage.cost_usd or 0, 3) == 0.04
@@ -149,7 +150,7 @@ def test_questions_limits_compaction_and_repeated_steps_are_seen() -> None:
 
 
 async def test_the_rail_fits_any_place_and_shows_the_newest_legs() -> None:
-    app = Stage(lambda: Rail(window=100_000, clock=ticking()))
+    app = Stage(lambda: Rail(clock=ticking()))
     async with app.run_test(size=(40, 30)) as pilot:
         rail = app.query_one(Rail)
         for event in a_run():
