@@ -23,6 +23,8 @@ from .protocol import PAGE_TOKENS
 from .runner import KimiRunner
 from .streaming import StreamedExperts
 
+CacheKind = Literal["f32", "bf16"]
+"""How latents and indexer keys are kept."""
 LOOKED_AT_ONCE = 64 << 20
 """Bytes of expert scales that are all looked at while loading; of more, each expert's at its first use."""
 SEQUENCES = 64
@@ -46,7 +48,7 @@ class LoadOptions:
     sets: Sequence[str] = ()
     exact: bool = False
     dense: Literal["stored", "int8"] = "stored"
-    cache: Literal["f32", "bf16"] = "bf16"
+    cache: CacheKind = "bf16"
     cache_bytes: int | None = None
     expert_cache: int | None = None
     check_scales: bool = False

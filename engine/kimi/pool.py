@@ -45,6 +45,14 @@ class PagePool:
         """Bytes of one page over all layers."""
         return page_bytes_of(self._latent, self._keys)
 
+    def latent_bytes(self, layer: int) -> int:
+        """Bytes of one token's latent and shared key channels in a layer."""
+        return self._latent[layer][0, 0].nbytes
+
+    def key_bytes(self, layer: int) -> int:
+        """Bytes of one token's indexer key in a layer."""
+        return self._keys[layer][0, 0].nbytes
+
     def latents(self, layer: int) -> Array:
         """[pages, 64, latent width] of one layer."""
         return self._latent[layer][:, :, : self.latent_width]
