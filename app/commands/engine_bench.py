@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,6 +12,7 @@ from .engine import need_native
 
 if TYPE_CHECKING:
     from ...engine.kimi.bench import BenchReport, Decoding
+    from ...engine.kimi.pool import CacheKind
 
 
 @click.command("bench")
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     help="The dense matrices as stored, or rounded to eight bits while loading.",
 )  # fmt: skip
 @click.option(
-    "--cache", type=click.Choice(["f32", "bf16"]), default="bf16", show_default=True,
+    "--cache", type=click.Choice(["f32", "bf16", "fp8"]), default="bf16", show_default=True,
     help="How cached rows are held.",
 )  # fmt: skip
 @click.option("--expert-cache", type=click.IntRange(1), metavar="BYTES", help="Read experts through a cache.")
@@ -52,9 +53,7 @@ def command(
     the same run; compare shares of it rather than times when other programs are busy.
     """
     need_native()
-    from typing import cast
-
-    from ...engine.kimi.load import CacheKind, LoadOptions, load_runner
+    from ...engine.kimi.load import LoadOptions, load_runner
 
     # After `load`, which decides about numpy's threads before numpy is imported.
     from ...engine.kimi.bench import BenchOptions, as_json as plain, bench  # isort: skip
@@ -63,7 +62,7 @@ def command(
     require_licence(folder, accept=accept_licence)
     options = LoadOptions(
         dense="int8" if dense == "int8" else "stored",
-        cache=cast(CacheKind, cache),
+        cache=cast("CacheKind", cache),
         expert_cache=expert_cache,
     )
     runner = load_runner(folder, options)
