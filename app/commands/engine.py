@@ -19,6 +19,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "plan": ("engine_plan", "command", "Parameters, bytes, caches and a layout by config.json alone."),
     "tiny": ("engine_tiny", "command", "Write a small random checkpoint in the released layout."),
     "info": ("engine_info", "command", "What a checkpoint folder holds and what it lacks."),
+    "bench": ("engine_bench", "command", "How fast a checkpoint runs here, and how much memory it reads."),
     "quantize": ("engine_quantize", "command", "Turn a bf16 checkpoint's experts into MXFP4, resumable."),
 }
 

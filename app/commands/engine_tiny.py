@@ -21,6 +21,7 @@ import click
 @click.option(
     "--packed/--plain", default=None, help="Routed experts in MXFP4 or not.  [default: as released]"
 )
+@click.option("--wide", is_flag=True, help="Full attention as wide as in K3's release (50 MB a layer).")
 @click.option("--vision", is_flag=True, help="With a vision tower (k3, k31).")
 def command(folder: Path, seed: int, dtype: str, **options: Any) -> None:
     """Write a random checkpoint of the family to DIR: shards, config, tokenizer, chat files, licence."""

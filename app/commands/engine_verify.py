@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from .engine import need_native
 
 if TYPE_CHECKING:
+    from ...engine.kimi.pool import CacheKind
     from ...engine.kimi.verify import Report
 
 NOT_WITHIN = 4
@@ -34,6 +36,10 @@ NOT_WITHIN = 4
     help="Round the dense matrices to eight bits, to see what that costs.",
 )  # fmt: skip
 @click.option(
+    "--cache", type=click.Choice(["f32", "bf16", "fp8"]), default="f32", show_default=True,
+    help="How cached rows are held; rounded ones have a tolerance of their own.",
+)  # fmt: skip
+@click.option(
     "--tensor-parallel", type=click.IntRange(1), default=1, show_default=True,
     help="Share the heads and experts of each layer out among so many processes.",
 )  # fmt: skip
@@ -50,6 +56,7 @@ def command(
     tolerance: float,
     expert_cache: int | None,
     dense: str,
+    cache: str,
     tensor_parallel: int,
     pipeline_parallel: int,
     accept_licence: bool,
@@ -78,11 +85,12 @@ def command(
         else:
             _show(report)
         sys.exit(0 if report.ok else NOT_WITHIN)
+    kind = cast("CacheKind", cache)
     options = LoadOptions(
         sets=sets,
         exact=not fast,
         dense="int8" if dense == "int8" else "stored",
-        cache="f32",
+        cache=kind,
         expert_cache=expert_cache,
         check_scales=True,
     )
@@ -90,7 +98,7 @@ def command(
     try:
         for warning in runner.warnings:
             click.echo(f"whimbrel: {warning}", err=True)
-        report = verify(runner, folder, tolerance)
+        report = verify(runner, folder, tolerance, kind)
         report.numbers += images
         if as_json:
             stats = runner.source.stats
@@ -115,10 +123,12 @@ def _show(report: Report) -> None:
     click.echo(f"{'':{width}}  largest absolute  relative  tolerance")
     for n in report.numbers:
         state = "" if n.ok else "  NOT WITHIN"
-        click.echo(f"{n.name:{width}}  {n.absolute:16.2e}  {n.relative:8.1e}  {n.tolerance:9.0e}{state}")
+        limit = f"{n.tolerance:9.0e}" if math.isfinite(n.tolerance) else "       no"
+        click.echo(f"{n.name:{width}}  {n.absolute:16.2e}  {n.relative:8.1e}  {limit}{state}")
     for s in report.selections:
         if s.missing:
-            click.echo(f"{s.name:{width}}  {len(s.missing)} of {s.chosen} positions differ  NOT EQUAL")
+            state = "  NOT EQUAL" if s.judged else ""
+            click.echo(f"{s.name:{width}}  {len(s.missing)} of {s.chosen} positions differ{state}")
         else:
             order = "same order" if s.same_order else "another order"
             click.echo(f"{s.name:{width}}  {s.chosen} positions equal, {order}")

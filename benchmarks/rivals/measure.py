@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from whimbrel.kernels.native import library
+from whimbrel.kernels.native import bandwidth
 
 GROUP = 4
 """Matrices in one timed piece: long enough for a clock, short enough to fit between two disturbances."""
@@ -29,18 +28,11 @@ def best(rounds: int, *runs: Sequence[Callable[[], object]], threads: int = 1) -
     return times
 
 
-def read_speed(threads: int, rounds: int = 4) -> float:
-    """Bytes per second at which the pool reads, from the best 20 MB of 512 MB."""
-    loaded = library.library()
-    assert loaded is not None
-    buffer, piece = np.ones(512 << 20, np.uint8), 20 << 20
-
-    def reading(begin: int) -> Callable[[], object]:
-        address = ctypes.c_void_p(buffer.ctypes.data + begin)
-        return lambda: loaded.whimbrel_read(address, ctypes.c_int64(piece))
-
-    pieces = [reading(begin) for begin in range(0, buffer.nbytes - piece, piece)]
-    return piece / best(rounds, pieces, threads=threads)[0]
+def read_speed(threads: int) -> float:
+    """Bytes per second at which the pool reads; with one thread by its processor time, as `best`."""
+    speed = bandwidth.read_speed(clock=time.thread_time if threads == 1 else time.perf_counter)
+    assert speed is not None
+    return speed
 
 
 def error(value: np.ndarray, exact: np.ndarray) -> float:

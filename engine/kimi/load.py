@@ -18,7 +18,7 @@ from .memory import available_memory
 from .model import KimiModel
 from .parallel.layout import Layout
 from .parallel.shards import ShardedCheckpoint
-from .pool import PagePool, page_bytes
+from .pool import CacheKind, PagePool, page_bytes
 from .protocol import PAGE_TOKENS
 from .runner import KimiRunner
 from .streaming import StreamedExperts
@@ -46,7 +46,7 @@ class LoadOptions:
     sets: Sequence[str] = ()
     exact: bool = False
     dense: Literal["stored", "int8"] = "stored"
-    cache: Literal["f32", "bf16"] = "bf16"
+    cache: CacheKind = "bf16"
     cache_bytes: int | None = None
     expert_cache: int | None = None
     check_scales: bool = False
@@ -100,7 +100,7 @@ def load_runner(folder: Path, options: LoadOptions | None = None, part: Part | N
     loader = Loader(checkpoint, options.exact, options.dense == "int8", group)
     model = KimiModel.load(loader, config, source, told.append)
     pages = cache_pages(config, [config], options) if part is None else part.pages
-    runner = KimiRunner(model, source, _make_pool(config, pages, bf16=options.cache == "bf16"))
+    runner = KimiRunner(model, source, _make_pool(config, pages, options.cache))
     runner.warnings = told
     runner.at_close.append(checkpoint.close)
     return runner
@@ -117,12 +117,12 @@ def window(folder: Path, options: LoadOptions | None = None) -> int:
     return min(config.max_context, max(1, cache_pages(config, [config], options) - 2) * PAGE_TOKENS)
 
 
-def _make_pool(config: KimiConfig, pages: int, *, bf16: bool) -> PagePool:
+def _make_pool(config: KimiConfig, pages: int, cache: CacheKind) -> PagePool:
     try:
-        return PagePool(config, pages, bf16=bf16)
+        return PagePool(config, pages, cache)
     except MemoryError as error:
         raise ConfigError(
-            f"the system refuses {pages * page_bytes(config, bf16=bf16)} bytes for the cache",
+            f"the system refuses {pages * page_bytes(config, cache)} bytes for the cache",
             hint="give the cache less memory",
         ) from error
 
@@ -133,7 +133,7 @@ def cache_pages(config: KimiConfig, parts: Sequence[KimiConfig], options: LoadOp
     Raises:
         ConfigError: there is room for none.
     """
-    size = max(1, sum(page_bytes(part, bf16=options.cache == "bf16") for part in parts))
+    size = max(1, sum(page_bytes(part, options.cache) for part in parts))
     one = -(-config.max_context // PAGE_TOKENS)
     if options.cache_bytes is not None:
         pages = options.cache_bytes // size

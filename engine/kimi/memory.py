@@ -24,6 +24,14 @@ def available_memory(root: Path = Path("/")) -> int:
     return min([free, *_group_limits(root)])
 
 
+def resident_memory(root: Path = Path("/")) -> tuple[int, int] | None:
+    """Bytes that this process holds: of its own, and of mapped files; None where the system does not say."""
+    status = _text(root / "proc/self/status")
+    found = [re.search(rf"{name}:\s+(\d+) kB", status) for name in ("RssAnon", "RssFile", "RssShmem")]
+    own, mapped, shared = (int(each[1]) * 1024 if each else None for each in found)
+    return None if own is None or mapped is None else (own + (shared or 0), mapped)
+
+
 def _group_limits(root: Path) -> list[int]:
     """What the control groups of this process leave it, those of its parents included (version 1 and 2)."""
     limits: list[int] = []

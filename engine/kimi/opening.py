@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from .answering import Answering
     from .chat.format import ChatFormat
     from .load import LoadOptions
+    from .pool import CacheKind
 
 _NEEDED = ("numpy", "ml_dtypes", "tiktoken", "llguidance", "jinja2")
 PREFIX = "WHIMBREL_KIMI_"
-"""Variables: CACHE_MIB (pages), PREFIX_MIB (kept states), EXPERTS_MIB (experts read from disk instead of
-mapped), DENSE (stored or int8), EXACT (1: float32 throughout), BATCH (requests at a time), STEP_TOKENS
-(tokens of a step), SPECULATE (tokens guessed ahead), TENSOR and PIPELINE (processes that share each layer,
-stages of layers), CHAT_TEMPLATE (a file)."""
+"""Variables: CACHE_MIB (pages), CACHE (bf16, fp8 or f32: how their rows are kept), PREFIX_MIB (kept states),
+EXPERTS_MIB (experts read from disk instead of mapped), DENSE (stored or int8), EXACT (1: float32 throughout),
+BATCH (requests at a time), STEP_TOKENS (tokens of a step), SPECULATE (tokens guessed ahead), TENSOR and
+PIPELINE (processes that share each layer, stages of layers), CHAT_TEMPLATE (a file)."""
 
 _BATCH = 32
 _STEP, _STREAMED_STEP = 512, 4096
@@ -43,6 +44,8 @@ class Local:
     """None: room for some states, where memory allows it."""
     expert_bytes: int | None = None
     dense: Literal["stored", "int8"] = "stored"
+    cache: CacheKind | None = None
+    """How cached rows are kept; None: float32 where `exact`, else bfloat16."""
     exact: bool = False
     """Float32 throughout: slower, and an answer does not depend on what else is in the batch."""
     batch: int = _BATCH
@@ -78,7 +81,7 @@ class Local:
         return LoadOptions(
             exact=self.exact,
             dense=self.dense,
-            cache="f32" if self.exact else "bf16",
+            cache=self.cache or ("f32" if self.exact else "bf16"),
             cache_bytes=self.cache_bytes,
             expert_cache=self.expert_bytes,
         )
@@ -141,6 +144,9 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
     dense = environ.get(f"{PREFIX}DENSE", "").strip() or "stored"
     if dense not in ("stored", "int8"):
         raise ConfigError(f"{PREFIX}DENSE is {dense[:40]!r}, which is neither stored nor int8")
+    kind = environ.get(f"{PREFIX}CACHE", "").strip() or None
+    if kind not in (None, "f32", "bf16", "fp8"):
+        raise ConfigError(f"{PREFIX}CACHE is {kind[:40]!r}, which is none of bf16, fp8 and f32")
     template = environ.get(f"{PREFIX}CHAT_TEMPLATE", "").strip()
     cache, prefix = _number(environ, "CACHE_MIB"), _number(environ, "PREFIX_MIB")
     experts = _number(environ, "EXPERTS_MIB")
@@ -151,6 +157,7 @@ def resolve_folder(name: str, environ: Mapping[str, str]) -> Local:
         prefix_bytes=None if prefix is None else prefix << 20,
         expert_bytes=experts << 20 if experts else None,
         dense="int8" if dense == "int8" else "stored",
+        cache=kind,
         exact=bool(_number(environ, "EXACT")),
         batch=_number(environ, "BATCH") or _BATCH,
         step_tokens=_number(environ, "STEP_TOKENS") or (_STREAMED_STEP if experts else _STEP),

@@ -2,36 +2,47 @@
 
 A page holds the same 64 tokens for every full-attention layer, so that a sequence needs one table. Pages are
 counted by reference: forks and snapshots share them, and who writes into a shared page gets a copy first.
+Rows are float32, bfloat16, or the eight-bit layouts that `kernels.dsa.packed` describes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import ml_dtypes
 import numpy as np
 
+from ...kernels import dsa
+from ...kernels.arrays import KernelError
+from ...kernels.dsa import packed
+from ...sandbox.base.errors import ConfigError, ModelError
 from .config import KimiConfig
 from .protocol import PAGE_TOKENS, PoolExhausted
 from .safetensors import Array
+
+CacheKind = Literal["f32", "bf16", "fp8"]
+"""How rows are kept."""
 
 
 class PagePool:
     """Memory for `pages` pages, claimed from the system as it is first written.
 
-    Args:
-        bf16: keep rows as bfloat16 instead of float32.
+    Raises:
+        ConfigError: rows of eight bits, for a model whose rows they cannot hold.
     """
 
-    def __init__(self, config: KimiConfig, pages: int, *, bf16: bool) -> None:
-        self.pages = pages
+    def __init__(self, config: KimiConfig, pages: int, cache: CacheKind) -> None:
+        self.pages, self.cache = pages, cache
         self._latent: dict[int, Array] = {}
         self._keys: dict[int, Array] = {}
-        mla, dsa = config.mla, config.dsa
+        mla, sparse = config.mla, config.dsa
         self.latent_width = mla.kv_lora_rank if mla else 0
+        latent, key = _widths(config, cache)
         for layer in config.own_full_layers:
-            assert mla is not None
-            self._latent[layer] = _rows(pages, mla.kv_lora_rank + mla.pe_dim, bf16)
-            if dsa is not None and layer in dsa.layers:
-                self._keys[layer] = _rows(pages, dsa.head_dim, bf16)
+            self._latent[layer] = _rows(pages, latent, cache)
+            if sparse is not None and layer in sparse.layers:
+                self._keys[layer] = _rows(pages, key, cache)
         self._references = np.zeros(pages, np.int32)
         self._free = list(range(pages - 1, -1, -1))
 
@@ -45,13 +56,22 @@ class PagePool:
         """Bytes of one page over all layers."""
         return page_bytes_of(self._latent, self._keys)
 
-    def latents(self, layer: int) -> Array:
-        """[pages, 64, latent width] of one layer."""
-        return self._latent[layer][:, :, : self.latent_width]
+    def latent_bytes(self, layer: int) -> int:
+        """Bytes of one token's latent and shared key channels in a layer."""
+        return self._latent[layer][0, 0].nbytes
 
-    def pe(self, layer: int) -> Array:
-        """[pages, 64, shared key channels] of one layer."""
-        return self._latent[layer][:, :, self.latent_width :]
+    def key_bytes(self, layer: int) -> int:
+        """Bytes of one token's indexer key in a layer."""
+        return self._keys[layer][0, 0].nbytes
+
+    def latents(self, layer: int) -> Array:
+        """[pages, 64, latent width] of one layer; of eight bits: whole rows, shared key channels and all."""
+        rows = self._latent[layer]
+        return rows if self.cache == "fp8" else rows[:, :, : self.latent_width]
+
+    def pe(self, layer: int) -> Array | None:
+        """[pages, 64, shared key channels] of one layer; None where `latents` has them."""
+        return None if self.cache == "fp8" else self._latent[layer][:, :, self.latent_width :]
 
     def keys(self, layer: int) -> Array:
         """[pages, 64, index head width] of one layer."""
@@ -59,10 +79,15 @@ class PagePool:
 
     def write_latents(self, layer: int, table: Array, position: int, rows: Array) -> None:
         """Put rows f32[n, latent + pe] at `position` and after."""
+        if self.cache == "fp8":
+            width = self.latent_width
+            rows = _eight_bits(lambda: dsa.pack_latents(rows[:, :width], rows[:, width:]))
         _write(self._latent[layer], table, position, rows)
 
     def write_keys(self, layer: int, table: Array, position: int, rows: Array) -> None:
         """Put indexer keys f32[n, width] at `position` and after."""
+        if self.cache == "fp8":
+            rows = _eight_bits(lambda: dsa.pack_keys(rows))
         _write(self._keys[layer], table, position, rows)
 
     def take(self, count: int) -> list[int]:
@@ -96,14 +121,13 @@ class PagePool:
             rows[target] = rows[source]
 
 
-def page_bytes(config: KimiConfig, *, bf16: bool) -> int:
-    """Bytes one page takes over all layers."""
-    width = 0
-    if config.mla is not None:
-        width += len(config.own_full_layers) * (config.mla.kv_lora_rank + config.mla.pe_dim)
+def page_bytes(config: KimiConfig, cache: CacheKind) -> int:
+    """Bytes one page takes over all layers. Raises ConfigError as `PagePool`."""
+    latent, key = _widths(config, cache)
+    width = latent * len(config.own_full_layers)
     if config.dsa is not None:
-        width += len(config.dsa.layers.intersection(config.own_layers)) * config.dsa.head_dim
-    return PAGE_TOKENS * width * (2 if bf16 else 4)
+        width += key * len(config.dsa.layers.intersection(config.own_layers))
+    return PAGE_TOKENS * width * {"f32": 4, "bf16": 2, "fp8": 1}[cache]
 
 
 def page_bytes_of(*groups: dict[int, Array]) -> int:
@@ -111,10 +135,37 @@ def page_bytes_of(*groups: dict[int, Array]) -> int:
     return sum(rows[0].nbytes for group in groups for rows in group.values())
 
 
-def _rows(pages: int, width: int, bf16: bool) -> Array:
-    if bf16:
-        return np.zeros((pages, PAGE_TOKENS, width), np.uint16).view(ml_dtypes.bfloat16)
-    return np.zeros((pages, PAGE_TOKENS, width), np.float32)
+def _widths(config: KimiConfig, cache: CacheKind) -> tuple[int, int]:
+    """Columns of a latent row with its shared key channels, and of an indexer key (0: there are none)."""
+    mla, sparse = config.mla, config.dsa
+    latent = mla.kv_lora_rank + mla.pe_dim if mla else 0
+    key = sparse.head_dim if sparse else 0
+    if cache != "fp8" or mla is None:
+        return latent, key
+    if (mla.kv_lora_rank, mla.pe_dim) != (packed.LATENT, packed.SHARED):
+        raise ConfigError(
+            f"cached rows of eight bits hold {packed.LATENT} + {packed.SHARED} values, and this model's have "
+            f"{mla.kv_lora_rank} + {mla.pe_dim}",
+            hint="use a bf16 cache",
+        )
+    return packed.LATENT_BYTES, key + packed.SCALE_BYTES if key else 0
+
+
+def _eight_bits(pack: Callable[[], Array]) -> Array:
+    try:
+        return pack()
+    except KernelError as error:
+        raise ModelError(f"the cache: {error}") from error
+
+
+def _rows(pages: int, width: int, cache: CacheKind) -> Array:
+    match cache:
+        case "f32":
+            return np.zeros((pages, PAGE_TOKENS, width), np.float32)
+        case "bf16":
+            return np.zeros((pages, PAGE_TOKENS, width), np.uint16).view(ml_dtypes.bfloat16)
+        case "fp8":
+            return np.zeros((pages, PAGE_TOKENS, width), np.uint8)
 
 
 def _write(rows: Array, table: Array, position: int, values: Array) -> None:

@@ -60,6 +60,8 @@ class TinyOptions:
         packed: routed experts in MXFP4 (K3's release) or plain (Kimi-Linear's).
         vision: a tower and a projector (K3 and K3.1).
         top_k: keys an indexer selects (K3.1).
+        wide: full attention and indexer as wide as in K3's release, 25 million parameters more in each such
+            layer; rows of eight bits are made for that width.
     """
 
     family: Family = "k3"
@@ -74,6 +76,7 @@ class TinyOptions:
     vision: bool = False
     top_k: int = 16
     max_context: int = 16_384
+    wide: bool = False
 
     def __post_init__(self) -> None:
         if self.hidden < 32 or self.hidden % MXFP4_GROUP:
@@ -164,6 +167,9 @@ def tiny_config(options: TinyOptions, ranks: int) -> dict[str, Any]:
     }
     if options.packed if options.packed is not None else not linear:
         text["quantization_config"] = quantization_config()
+    if options.wide:
+        text |= {"num_attention_heads": 96, "num_key_value_heads": 96, "kv_lora_rank": 512}
+        text |= {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
     if linear:
         text |= {"hidden_act": "silu", "num_shared_experts": 1, "routed_scaling_factor": 2.446}
         text |= {"model_max_length": options.max_context, "tie_word_embeddings": False, **tokens}
@@ -188,8 +194,9 @@ def tiny_config(options: TinyOptions, ranks: int) -> dict[str, Any]:
     }
     newer = options.family == "k31"
     if newer:
-        indexer = {"index_n_heads": 4, "index_head_dim": 16, "index_topk": options.top_k, "dsa_layers": full}
-        text["dsa_config"] = indexer
+        count, width = (32, 128) if options.wide else (4, 16)
+        indexer = {"index_n_heads": count, "index_head_dim": width, "index_topk": options.top_k}
+        text["dsa_config"] = {**indexer, "dsa_layers": full}
     config = {
         "architectures": ["KimiK31ForConditionalGeneration" if newer else "KimiK3ForConditionalGeneration"],
         "model_type": "kimi_k31" if newer else "kimi_k3",

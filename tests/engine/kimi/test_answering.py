@@ -334,6 +334,11 @@ def test_a_folder_that_is_no_checkpoint_and_settings_that_are_no_numbers_are_tol
         load_model(f"kimi:{folders['k3']}", environ={"WHIMBREL_KIMI_BATCH": "many"})
     with pytest.raises(ConfigError, match="neither stored nor int8"):
         load_model(f"kimi:{folders['k3']}", environ={"WHIMBREL_KIMI_DENSE": "int3"})
+    with pytest.raises(ConfigError, match="none of bf16, fp8 and f32"):
+        load_model(f"kimi:{folders['k3']}", environ={"WHIMBREL_KIMI_CACHE": "fp4"})
+    with pytest.raises(ConfigError, match=r"512 \+ 64"):
+        # The window is asked for before a model is loaded, and says what the cache cannot hold.
+        resolve_folder(str(folders["k3"]), {"WHIMBREL_KIMI_CACHE": "fp8"}).window()
 
 
 ODD = [

@@ -158,7 +158,7 @@ def _small(folder: Path, pages: int) -> KimiRunner:
     from whimbrel.engine.kimi.config import load_config
     from whimbrel.engine.kimi.pool import page_bytes
 
-    size = page_bytes(load_config(folder), bf16=False)
+    size = page_bytes(load_config(folder), "f32")
     return load_runner(folder, LoadOptions(exact=True, cache="f32", cache_bytes=pages * size))
 
 
@@ -236,3 +236,25 @@ def test_products_divided_among_threads_are_the_same(heads: int) -> None:
     a = rng.standard_normal((96, heads, 200), np.float32).transpose(1, 0, 2)
     b = rng.standard_normal((heads, 200, 900), np.float32)
     assert np.allclose(per_head(a, b), np.matmul(a, b), atol=1e-3)
+
+
+def test_rows_of_eight_bits_are_shared_copied_and_read_like_any_others(tmp_path: Path) -> None:
+    dsa = {"index_n_heads": 4, "index_head_dim": 10, "index_topk": 5, "dsa_layers": [2, 5]}
+    make(tmp_path, k3(kv_lora_rank=512, qk_rope_head_dim=64), dsa=dsa)
+    runner = load_runner(tmp_path, LoadOptions(exact=True, cache="fp8", cache_bytes=1 << 22))
+    assert runner.pool.page_bytes == 64 * 2 * (656 + 14)
+    tokens = np.random.default_rng(3).integers(0, 48, 90)
+    whole = runner.new()
+    expected = feed(runner, whole, tokens)
+    parts = runner.new()
+    first = feed(runner, parts, tokens[:70])
+    forked = parts.fork()
+    feed(runner, forked, tokens[60:80])  # writes into a page that both held
+    rest = feed(runner, parts, tokens[70:])
+    # A value at the border of two codes may fall to either side: not the largest difference but most count.
+    assert np.median(np.abs(first - expected[:70])) < NEAR
+    assert np.median(np.abs(rest - expected[70:])) < NEAR
+    for sequence in (whole, parts, forked):
+        sequence.close()
+    assert runner.pages_free == runner.pages_total
+    runner.close()

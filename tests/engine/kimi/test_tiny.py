@@ -18,11 +18,12 @@ from whimbrel.app.cli import cli
 from whimbrel.engine.cluster.licence import licence_of
 from whimbrel.engine.kimi.chat.format import ChatFormat
 from whimbrel.engine.kimi.checkpoint import Checkpoint
-from whimbrel.engine.kimi.config import load_config
+from whimbrel.engine.kimi.config import load_config, parse_config
 from whimbrel.engine.kimi.inspect import inspect_checkpoint
 from whimbrel.engine.kimi.load import LoadOptions, load_runner
+from whimbrel.engine.kimi.pool import page_bytes
 from whimbrel.engine.kimi.protocol import Chunk
-from whimbrel.engine.kimi.tiny import TinyOptions, make_tiny
+from whimbrel.engine.kimi.tiny import TinyOptions, make_tiny, tiny_config
 from whimbrel.sandbox.base.errors import UsageError
 
 FAMILIES = ("k3", "k31", "kimi-linear")
@@ -158,3 +159,10 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
         make_tiny(tmp_path, TinyOptions())
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
     assert licence_of(tmp_path).kind == "none"
+
+
+def test_a_wide_one_has_the_cached_rows_of_the_release():
+    config = parse_config(tiny_config(TinyOptions(family="k31", layers=4, wide=True), 512))
+    assert config.mla is not None and config.mla.num_heads == 96
+    assert page_bytes(config, "bf16") == 64 * (1152 + 256)
+    assert page_bytes(config, "fp8") == 64 * (656 + 132)

@@ -118,6 +118,35 @@ def test_rounding_costs_little_where_nothing_amplifies_it(options: tuple[str, ..
     assert next(n for n in report["numbers"] if n["name"] == "layers.0.attn_out")["relative"] < 0.03
 
 
+EIGHT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
+"""What rows of eight bits are made for, and all releases have."""
+
+
+@pytest.mark.parametrize(("kind", "most"), [("bf16", 0.01), ("fp8", 0.06)])
+def test_rounded_cached_rows_cost_what_their_mantissa_says(kind: str, most: float, tmp_path: Path) -> None:
+    make(tmp_path, k3(**EIGHT), dsa=DSA, tokens=70)
+    code, report = verify(tmp_path, "--cache", kind)
+    found = {n["name"]: n for n in report["numbers"]}
+    # The first layer that reads the cache is the second one; those before it are exact, as in every mode.
+    assert found["layers.0.mlp_out"]["tolerance"] < 1e-3 and found["layers.0.mlp_out"]["ok"]
+    assert most / 20 < found["layers.1.attn_out"]["relative"] < most
+    # What comes after is told and not judged, and so is the choice between near ties.
+    assert found["layers.1.mlp_out"]["tolerance"] is None and found["logits"]["tolerance"] is None
+    assert code == 0
+    assert verify(tmp_path, "--cache", "f32")[0] == 0
+
+
+def test_a_wrong_model_is_not_within_tolerance_with_rounded_rows_either(tmp_path: Path) -> None:
+    make(tmp_path, k3(**EIGHT), switches={"latent_norm_eps": 0.5})
+    assert verify(tmp_path, "--cache", "fp8")[0] == 4
+
+
+def test_rows_of_eight_bits_are_refused_where_they_cannot_hold_the_models(tmp_path: Path) -> None:
+    make(tmp_path, k3(3, [2]))
+    result = CliRunner().invoke(command, [str(tmp_path), "--cache", "fp8"])
+    assert isinstance(result.exception, ConfigError) and "512 + 64" in str(result.exception)
+
+
 def test_numbers_that_are_not_within_tolerance_are_named_and_end_with_4(tmp_path: Path) -> None:
     plain = make(tmp_path, k3(2, [2]))
     golden = np.float32(plain.out["layers.1.attn_out"])
