@@ -19,7 +19,7 @@ _TEMPLATE = {
     "add_generation_prompt": True, "clear_thinking": False, "continue_final_message": False,
     "preserve_thinking": True, "tokenize": False,
 }  # fmt: skip
-"""What may stand in ``chat_template_kwargs``, with the value that is so anyway: old thinking is always kept."""
+"""What may stand in ``chat_template_kwargs``, with the value that holds anyway (old thinking is kept)."""
 
 
 class NativeBackend:
