@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ...sandbox.base.errors import ConfigError
+from ...sandbox.base.errors import ConfigError, UsageError
 from ..chat import ToolSpec, Usage
 from ..scheduling import request as tokens
 from ..scheduling.engine import Engine
@@ -139,6 +139,8 @@ class Answering:
             raise PromptTooLong(error.prompt, error.window, request.max_tokens) from error
         except InvalidRequest as error:
             raise Refused(error.message, parameter=error.parameter) from error
+        except UsageError as error:  # an image whose header is whole and whose rest is not
+            raise Refused(error.one_line(), parameter="messages") from error
         return asked, watcher
 
     async def answer(self, asked: tokens.Request, watcher: AnswerWatcher) -> AsyncGenerator[Event]:
