@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from .engine import need_native
+
 
 @click.command("tiny")
 @click.argument("folder", type=Path, metavar="DIR")
@@ -24,6 +26,7 @@ import click
 @click.option("--vision", is_flag=True, help="With a vision tower (k3, k31).")
 def command(folder: Path, seed: int, dtype: str, **options: Any) -> None:
     """Write a random checkpoint of the family to DIR: shards, config, tokenizer, chat files, licence."""
+    need_native()
     from ...engine.kimi.safetensors_writer import writing
     from ...engine.kimi.tiny import TinyOptions, make_tiny
     from ...sandbox.base.errors import UsageError
