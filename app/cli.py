@@ -21,7 +21,7 @@ except KeyboardInterrupt:
     sys.stderr.write("whimbrel: cancelled\n")
     sys.exit(130)
 
-_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: (module below app.commands, attribute, one line for --help)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...engine.cluster.machines import shown_bytes
 from .engine import need_native
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _show(found: Inspection) -> None:
             click.echo(f"experts     {config.moe.num_experts}, {config.moe.top_k} per token")
     if found.files:
         sizes = ", ".join(
-            f"{size / 1e9:,.3f} GB {kind}" for kind, size in sorted(found.bytes_by_dtype.items())
+            f"{shown_bytes(size)} {kind}" for kind, size in sorted(found.bytes_by_dtype.items())
         )
         click.echo(f"tensors     {found.tensors:,} in {found.files} files: {sizes}")
         click.echo(f"parameters  {found.parameters:,} ({found.active:,} active per token)")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...engine.cluster.machines import shown_bytes
+
 if TYPE_CHECKING:
     from ...engine.cluster.machines import Cluster
     from ...engine.cluster.plan import Layout, Request, Weights
@@ -93,18 +95,18 @@ def _model(config: KimiConfig, weights: Weights, request: Request) -> None:
     click.echo(f"parameters  {total / 1e9:,.2f} B{beside}")
     click.echo(f"active      {weights.active / 1e9:,.2f} B per token (no embedding table, no vision)")
     seeing = weights.stored_text + weights.stored_vision
-    beside = f" (text; {_bytes(seeing)} with vision)" if weights.vision else ""
-    click.echo(f"release     {_bytes(weights.stored_text)}{beside}")
+    beside = f" (text; {shown_bytes(seeing)} with vision)" if weights.vision else ""
+    click.echo(f"release     {shown_bytes(weights.stored_text)}{beside}")
     experts = "MXFP4" if request.experts != "bf16" else "bfloat16"
     rest = "8-bit integers" if request.dense == "int8" else "bfloat16"
     click.echo(
-        f"planned     {_bytes(weights.total_bytes)} (routed experts in {experts}, the rest in {rest})\n"
+        f"planned     {shown_bytes(weights.total_bytes)} (routed experts in {experts}, the rest in {rest})\n"
     )
     for part, count in sorted(weights.parameters_by_part.items(), key=lambda each: -each[1]):
-        click.echo(f"  {part:<20}{count / 1e9:>12,.3f} B {_bytes(weights.bytes_by_part[part]):>12}")
+        click.echo(f"  {part:<20}{count / 1e9:>12,.3f} B {shown_bytes(weights.bytes_by_part[part]):>12}")
     click.echo(
-        f"\nread per token, without batching: {_bytes(weights.expert_read)} of experts, "
-        f"{_bytes(weights.dense_read)} of the rest"
+        f"\nread per token, without batching: {shown_bytes(weights.expert_read)} of experts, "
+        f"{shown_bytes(weights.dense_read)} of the rest"
     )
 
 
@@ -155,11 +157,11 @@ def _layout(
     if layout.usable:
         unit = "of each GPU" if cluster else "of memory"
         click.echo(
-            f"  fullest place    {_bytes(layout.weights)} of weights + {_bytes(layout.cache)} of caches, "
-            f"{_bytes(layout.usable)} {unit} usable"
+            f"  fullest place    {shown_bytes(layout.weights)} of weights + "
+            f"{shown_bytes(layout.cache)} of caches, {shown_bytes(layout.usable)} {unit} usable"
         )
     if layout.streamed:
-        click.echo(f"  read from outside {_bytes(layout.streamed)} of experts")
+        click.echo(f"  read from outside {shown_bytes(layout.streamed)} of experts")
     if layout.largest_context:
         click.echo(f"  largest context  {layout.largest_context:,} tokens{many}")
     if layout.fits and layout.seconds_per_token:
@@ -258,13 +260,6 @@ def _contexts(config: KimiConfig, request: Request) -> list[int]:
     from ...engine.cluster.plan import CONTEXTS
 
     return sorted({tokens for tokens in CONTEXTS if tokens <= config.max_context} | {request.context})
-
-
-def _bytes(count: float) -> str:
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= size:
-            return f"{count / size:,.3f} {unit}" if unit == "TB" else f"{count / size:,.2f} {unit}"
-    return f"{count / 1e3:,.1f} kB"
 
 
 def _binary(count: float) -> str:

@@ -27,8 +27,9 @@ def command(
     import os
 
     need_native()
-    from ...engine.cluster.machines import parse_size
+    from ...engine.cluster.machines import parse_size, shown_bytes
     from ...engine.kimi.quantize import REPORT, quantise_checkpoint
+    from ...engine.kimi.safetensors_writer import writing
     from ...sandbox.base.errors import UsageError
     from ..licences import require_licence
 
@@ -39,16 +40,17 @@ def command(
 
     def progress(written: int, total: int) -> None:
         if not quiet:
-            click.echo(f"{written / 1e9:,.2f} of {total / 1e9:,.2f} GB", err=True)
+            click.echo(f"{shown_bytes(written)} of {shown_bytes(total)}", err=True)
 
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    done = quantise_checkpoint(
-        source, target, shard_bytes=limit, threads=threads or processors, progress=progress
-    )
+    with writing(target):
+        done = quantise_checkpoint(
+            source, target, shard_bytes=limit, threads=threads or processors, progress=progress
+        )
     again = f", {done.resumed} of them from an earlier run" if done.resumed else ""
     click.echo(
-        f"{target}: {done.bytes / 1e9:,.3f} GB in {done.shards} files{again} "
-        f"(SRC: {done.source_bytes / 1e9:,.3f} GB)"
+        f"{target}: {shown_bytes(done.bytes)} in {done.shards} files{again} "
+        f"(before: {shown_bytes(done.source_bytes)})"
     )
     worst = done.worst
     if worst is not None:

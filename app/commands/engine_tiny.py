@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from .engine import need_native
+
 
 @click.command("tiny")
 @click.argument("folder", type=Path, metavar="DIR")
@@ -25,15 +27,15 @@ import click
 @click.option("--vision", is_flag=True, help="With a vision tower (k3, k31).")
 def command(folder: Path, seed: int, dtype: str, **options: Any) -> None:
     """Write a random checkpoint of the family to DIR: shards, config, tokenizer, chat files, licence."""
-    from .engine import need_native
-
     need_native()
+    from ...engine.kimi.safetensors_writer import writing
     from ...engine.kimi.tiny import TinyOptions, make_tiny
     from ...sandbox.base.errors import UsageError
 
     if seed < 0:
         raise UsageError("--seed is a number from 0")
     stored: Any = "F32" if dtype == "f32" else "BF16"
-    parameters = make_tiny(folder, TinyOptions(seed=seed, dtype=stored, **options))
+    with writing(folder):
+        parameters = make_tiny(folder, TinyOptions(seed=seed, dtype=stored, **options))
     size = sum(path.stat().st_size for path in folder.iterdir())
     click.echo(f"{folder}: {parameters:,} random parameters, {size / 1e6:.1f} MB")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from ...sandbox.base.errors import ConfigError
+from ...sandbox.base.files import read_regular
 
 Kind = Literal["made here", "MIT", "Apache-2.0", "Kimi K3", "other", "none"]
 ASKED: Final[frozenset[Kind]] = frozenset({"Kimi K3", "other"})
@@ -105,7 +106,7 @@ def licence_of(folder: Path) -> Licence:
     try:
         if path.stat().st_size > _LIMIT:
             raise ConfigError(f"{path} is too large to be a licence")
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     text = content.decode("utf-8", "replace")
@@ -145,7 +146,7 @@ def _letters(text: str) -> str:
 
 def _is_kimi(folder: Path) -> bool:
     try:
-        config: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config: Any = json.loads(read_regular(folder / "config.json"))
     except (OSError, ValueError, RecursionError):
         return False
     raw = cast(dict[str, Any], config) if isinstance(config, dict) else {}

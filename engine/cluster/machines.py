@@ -92,6 +92,14 @@ def parse_size(text: str, *, binary: bool = False) -> int:
     return int(float(match[1]) * (1024 if match[3] or binary else 1000) ** power)
 
 
+def shown_bytes(count: float) -> str:
+    """Bytes as a person reads them, in decimal units as disks and releases are counted."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:,.3f} {unit}" if unit == "TB" else f"{count / size:,.2f} {unit}"
+    return f"{count / 1e3:,.1f} kB"
+
+
 def parse_tokens(text: str) -> int:
     """``1M``, ``128k`` (binary, as context lengths are) or a plain number.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ...sandbox.base.errors import ConfigError
+from ...sandbox.base.errors import ConfigError, UsageError
 from ..chat import ToolSpec, Usage
 from ..scheduling import request as tokens
 from ..scheduling.engine import Engine
@@ -69,6 +69,11 @@ class Answering:
         self._rows_of = rows_of
         self._vocabulary: Vocabulary | None = None
         self._lock = threading.Lock()
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """What a person should know of this checkpoint: keys that are ignored, whose sentences are used."""
+        return (*getattr(self.runner, "warnings", ()), *self.chat.notices)
 
     @property
     def window(self) -> int:
@@ -134,6 +139,8 @@ class Answering:
             raise PromptTooLong(error.prompt, error.window, request.max_tokens) from error
         except InvalidRequest as error:
             raise Refused(error.message, parameter=error.parameter) from error
+        except UsageError as error:  # an image whose header is whole and whose rest is not
+            raise Refused(error.one_line(), parameter="messages") from error
         return asked, watcher
 
     async def answer(self, asked: tokens.Request, watcher: AnswerWatcher) -> AsyncGenerator[Event]:
@@ -227,25 +234,34 @@ def sampling_of(folder: Path) -> tokens.Sampling:
     Raises:
         ConfigError: a value that means nothing.
     """
-    try:
-        data: Any = json.loads((folder / _GENERATION).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    path = folder / _GENERATION
+    if not path.is_file():
         return VENDOR
-    given = cast(dict[str, Any], data) if isinstance(data, dict) else {}
-    named = {
-        name: given[name]
-        for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-        if isinstance(given.get(name), int | float) and not isinstance(given[name], bool)
-    }
-    if isinstance(named.get("top_k"), float):
-        named["top_k"] = int(named["top_k"])
-    sampling = replace(VENDOR, **named)
     try:
+        data: Any = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="make it readable") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is no JSON", hint="download it again, or remove it") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is no JSON object", hint="download it again, or remove it")
+    given = cast(dict[str, Any], data)
+    named: dict[str, float] = {}
+    for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty"):
+        value = given.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"{path}: {name} is no number", hint="correct or remove the value")
+        named[name] = value
+    try:
+        if "top_k" in named:
+            named["top_k"] = int(named["top_k"])
+        sampling = replace(VENDOR, **named)
         sampling.check(1)
-    except InvalidRequest as error:
-        raise ConfigError(
-            f"{folder / _GENERATION}: {error.message}", hint="correct or remove the value"
-        ) from error
+    except (InvalidRequest, ValueError, OverflowError) as error:
+        said = error.message if isinstance(error, InvalidRequest) else "top_k is no whole number"
+        raise ConfigError(f"{path}: {said}", hint="correct or remove the value") from error
     return sampling
 
 

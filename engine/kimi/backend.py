@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
+from ...sandbox.base.errors import ModelError
 from ..chat import Capabilities, ImagePart, ModelNotice, OpaqueReceived, StepDiscarded, Usage
 from ..scheduling.metrics import Metrics
 from ..scheduling.request import Closing, QueueFull
-from ..serve.backend import Busy, Figure, GenerationEvent, GenerationRequest, Unsupported
+from ..serve.backend import Busy, Figure, GenerationEvent, GenerationRequest, OutOfOrder, Unsupported
 from .answering import Answering
 from .opening import Local, resolve_folder
 from .runner import KimiRunner
 
-_TEMPLATE = frozenset(["preserve_thinking"])
-"""What may stand in ``chat_template_kwargs``: old thinking is always kept."""
+_TEMPLATE = {
+    "add_generation_prompt": True, "clear_thinking": False, "continue_final_message": False,
+    "preserve_thinking": True, "tokenize": False,
+}  # fmt: skip
+"""What may stand in ``chat_template_kwargs``, with the value that holds anyway (old thinking is kept)."""
 
 
 class NativeBackend:
@@ -61,6 +65,10 @@ class NativeBackend:
             deterministic=self._local.exact,
         )
 
+    @property
+    def notices(self) -> Sequence[str]:
+        return () if self._answering is None else self._answering.notices
+
     async def start(self) -> None:
         if self._answering is None:
             self._answering = await asyncio.to_thread(self._local.load)
@@ -73,8 +81,8 @@ class NativeBackend:
             raise Unsupported("structured_outputs.grammar", "not by this backend")
         if request.thinking_budget is not None and not self._loaded.thinks:
             raise Unsupported("thinking_budget", "this model has no channel for thinking")
-        for name in request.template:
-            if name not in _TEMPLATE:
+        for name, value in request.template.items():
+            if value is not None and value is not _TEMPLATE.get(name):
                 raise Unsupported(f"chat_template_kwargs.{name[:64]}", "not by this backend")
 
     async def count_tokens(self, request: GenerationRequest) -> int:
@@ -97,6 +105,10 @@ class NativeBackend:
                         yield event
         except QueueFull as error:
             raise Busy(error.message) from error
+        except ModelError as error:
+            if self.trouble():
+                raise OutOfOrder(error.message) from error
+            raise
 
     def figures(self) -> Sequence[Figure]:
         answering = self._answering

@@ -119,6 +119,10 @@ class KimiModel:
 
     def _load(self) -> Answering:
         with self._loading:
+            if self._answering is not None and self._answering.engine.trouble:
+                # Nothing can be got from it any more (a process of it was killed): a new one may do better.
+                self._answering.close()
+                self._answering = None
             if self._answering is None:
                 self._answering = self._local.load(self._format())
             return self._answering
@@ -136,7 +140,7 @@ class KimiModel:
         return remarked(history)
 
     def _notices(self, answering: Answering) -> list[str]:
-        new = [text for text in answering.chat.notices if text not in self._told]
+        new = [text for text in answering.notices if text not in self._told]
         self._told.update(new)
         return new
 

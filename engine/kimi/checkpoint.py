@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...sandbox.base.errors import ModelError
+from ...sandbox.base.files import read_regular
 from .safetensors import Array, Entry, SafetensorsFile
 
 INDEX = "model.safetensors.index.json"
@@ -130,7 +131,7 @@ class Checkpoint:
         count = prod(entry.shape)
         if count < size or (count > size and not at_least) or max(entry.shape, default=1) != count:
             raise self.wrong(entry, f"the shape {list(entry.shape)}; config.json asks for [{size}]")
-        return np.ascontiguousarray(file.read(entry.name).astype(np.float32).reshape(-1)[:size])
+        return self._finite(entry, file.read(entry.name).astype(np.float32).reshape(-1)[:size])
 
     def taps(self, name: str, channels: int, width: int) -> Array:
         """Weights of a depthwise convolution, f32[channels, width]; stored with a unit axis somewhere."""
@@ -141,7 +142,16 @@ class Checkpoint:
             raise self.wrong(
                 entry, f"the shape {list(entry.shape)}; config.json asks for {[channels, 1, width]}"
             )
-        return np.ascontiguousarray(file.read(entry.name).astype(np.float32).reshape(channels, width))
+        return self._finite(entry, file.read(entry.name).astype(np.float32).reshape(channels, width))
+
+    def _finite(self, entry: Entry, values: Array) -> Array:
+        """Small tensors are copied anyway, so it costs nothing to look at them."""
+        if not np.isfinite(values).all():
+            raise ModelError(
+                f"{self.folder}: {entry.name} holds a value that is no finite number",
+                hint="the file is damaged; download it again",
+            )
+        return np.ascontiguousarray(values)
 
     def skip(self, *names: str) -> None:
         """Tensors that may be there and are not needed."""
@@ -197,7 +207,7 @@ def _files_of(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 def _read_index(index: Path) -> dict[str, str]:
     try:
-        content: Any = json.loads(index.read_text(encoding="utf-8"))
+        content: Any = json.loads(read_regular(index))
     except OSError as error:
         raise ModelError(f"{index} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...sandbox.base.errors import ConfigError
+from ...sandbox.base.files import read_regular
 from .known_keys import KNOWN
 from .switches import Switches, parse_sets
 
@@ -149,7 +150,7 @@ def load_config(path: Path, sets: Sequence[str] = ()) -> KimiConfig:
     """
     file = path / "config.json" if path.is_dir() else path
     try:
-        raw = json.loads(file.read_text(encoding="utf-8-sig"))
+        raw = json.loads(read_regular(file).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

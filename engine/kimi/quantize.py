@@ -26,6 +26,7 @@ from ...kernels.arrays import KernelError
 from ...kernels.mxfp4 import quantise_with_error
 from ...sandbox.base.errors import ConfigError, ModelError, UsageError
 from ...sandbox.base.files import atomic_write
+from ..cluster.machines import shown_bytes
 from .checkpoint import FLOATS, INDEX, Checkpoint
 from .config import load_config
 from .inventory import MXFP4_GROUP
@@ -114,7 +115,7 @@ def quantise_checkpoint(
     free = shutil.disk_usage(target).free
     if needed > free:
         raise DiskFull(
-            f"{target} needs {needed / 1e9:.2f} GB more and the disk has {free / 1e9:.2f} GB free",
+            f"{target} needs {shown_bytes(needed)} more and the disk has {shown_bytes(free)} free",
             hint="make room and run the same command again",
         )
     written = total - needed

@@ -7,13 +7,14 @@ import errno
 import json
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Final
 
 from ...sandbox.base.errors import ConfigError
+from ..cluster.machines import shown_bytes
 from .safetensors import DTYPES, Array
 
 _PARTIAL: Final = ".partial"
@@ -32,8 +33,28 @@ class Planned:
         return prod(self.shape) * DTYPES[self.dtype].itemsize
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class DiskFull(ConfigError):
     """No room for a file; nothing half-written is left."""
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Generator[None]:
+    """Tells in one line why a folder cannot be written to.
+
+    Raises:
+        DiskFull: no room.
+        ConfigError: any other reason that the system gives.
+    """
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot write {error.filename or folder}: {error.strerror or error}"
+        if error.errno in _NO_ROOM:
+            raise DiskFull(what, hint="make room and run the same command again") from error
+        raise ConfigError(what, hint="name a folder that can be written to") from error
 
 
 def header_of(tensors: Sequence[Planned]) -> bytes:
@@ -88,9 +109,9 @@ def write_file(path: Path, tensors: Sequence[Planned], data: Callable[[Planned],
     except BaseException as error:
         with contextlib.suppress(OSError):
             partial.unlink()
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise DiskFull(
-                f"no room on the disk for {path} ({file_bytes(tensors) / 1e9:.2f} GB)",
+                f"no room on the disk for {path} ({shown_bytes(file_bytes(tensors))})",
                 hint="make room and run the same command again; what is complete is kept",
             ) from error
         raise

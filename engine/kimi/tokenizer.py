@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...sandbox.base.errors import ConfigError
+from ...sandbox.base.files import read_regular
 
 RANKS_FILE = "tiktoken.model"
 SPECIAL_SLOTS = 256
@@ -208,7 +209,7 @@ def read_ranks(path: Path) -> dict[bytes, int]:
         TokenizerError: the file is absent or is not what it should be; names the first bad line.
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except FileNotFoundError as error:
         raise TokenizerError(
             f"there is no {path.name} in {path.parent}",
@@ -256,7 +257,7 @@ def _named_in_config(folder: Path) -> dict[int, str] | None:
     """Special tokens that ``tokenizer_config.json`` names, by id; None when it names none."""
     path = folder / "tokenizer_config.json"
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = json.loads(read_regular(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:

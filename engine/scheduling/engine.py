@@ -48,8 +48,12 @@ class Engine:
         self._stopping = False
         self._open = 0
         """Requests handed in that have not ended."""
-        self.trouble = ""
-        """Why nothing can be answered any more, in one line."""
+        self._failed = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be answered any more, in one line; empty: it can."""
+        return self._failed or getattr(self._runner, "trouble", "")
 
     def submit(self, request: Request, deliver: Deliver) -> Handle:
         """Hands a request in. ``deliver`` is called by the worker thread with every `Token`, and with `Ended`
@@ -161,8 +165,8 @@ class Engine:
                 scheduler.step()
             self._end(Closing("the engine was closed while the request was running"))
         except BaseException as error:  # noqa: BLE001 - nobody may wait for a thread that is gone
-            self.trouble = f"the scheduler failed: {type(error).__name__}: {error}"
-            failed = ModelError(self.trouble)
+            self._failed = f"the scheduler failed: {type(error).__name__}: {error}"
+            failed = ModelError(self._failed)
             failed.__cause__ = error
             self._end(failed)
 

@@ -84,6 +84,7 @@ class Scheduler:
         # A page for the copy of a shared one, one for the next token: alone, a request of this size fits.
         self.window = min(runner.max_context, max(1, runner.pages_total - 2) * PAGE_TOKENS)
         self._outbox: list[tuple[Line, Item | BaseException]] = []
+        self._flush()
 
     @property
     def busy(self) -> bool:

@@ -30,7 +30,10 @@ from .conversation import (
 from .fields import Fields
 from .openai_read import Asked, read_stops
 
-_HARMLESS = frozenset(["cache_control", "metadata", "service_tier"])
+_NEUTRAL: dict[str, Any] = {
+    "cache_control": ..., "mcp_servers": [], "metadata": ...,
+    "service_tier": ..., "speed": "standard",
+}  # fmt: skip
 _READ = frozenset(
     [
         "max_tokens",
@@ -58,9 +61,7 @@ def read_messages(body: dict[str, Any], request_id: str, *, count_only: bool = F
         count_only: the request is to be counted, and needs no ``max_tokens``.
     """
     fields = Fields(body)
-    for name in fields.given():
-        if name not in _READ and name not in _HARMLESS:
-            raise Unsupported(name[:64], "this server does not know it")
+    fields.known(_READ, _NEUTRAL)
     model = fields.need_text("model")
     most = fields.integer("max_tokens", 1)
     if most is None and not count_only:

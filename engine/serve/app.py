@@ -18,7 +18,7 @@ from .admission import Admission
 from .answer import ClientGone, Patience, Receive, Send, Writer, answer, send_json
 from .anthropic_read import read_messages
 from .anthropic_write import MessageWriter
-from .backend import Backend, GenerationRequest
+from .backend import Backend, GenerationRequest, OutOfOrder
 from .failing import Problem
 from .fields import read_object
 from .gate import Gate, form_of
@@ -179,6 +179,8 @@ class _Generation:
         server.admission.check()
         asked = self._read(await server.body(scope, receive), record.id)
         server.know(asked.model)
+        if server.backend.trouble():
+            raise OutOfOrder
         server.backend.check(asked.request)
         record.generated = True
         await answer(

@@ -175,6 +175,10 @@ class PromptTooLong(Refused):
         self.prompt, self.window = prompt, window
 
 
+class OutOfOrder(Exception):
+    """The model can answer nothing any more, see ``Backend.trouble``."""
+
+
 class Busy(Exception):
     """No room now (queue or memory); ``retry_after_s`` is a guess in seconds."""
 
@@ -222,6 +226,11 @@ class Backend(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
 
+    @property
+    def notices(self) -> Sequence[str]:
+        """What whoever runs the server should know of the loaded model, one line each."""
+        ...
+
     async def start(self) -> None:
         """Makes the model ready to answer.
 
@@ -248,6 +257,7 @@ class Backend(Protocol):
         Raises:
             Refused: see ``check``; ``PromptTooLong`` before the first event.
             Busy: no memory for it now; before the first event only.
+            OutOfOrder: this request failed, and so will all others.
             Exception: whatever failed; other requests go on.
         """
         ...

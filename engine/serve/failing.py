@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .admission import Draining
-from .backend import Busy, Refused
+from .backend import Busy, OutOfOrder, Refused
 from .job import ClientTooSlow, Stopping
 
 Form = Literal["openai", "anthropic"]
@@ -60,6 +60,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem(429, error.message, "queue_full", headers=wait)
     if isinstance(error, Draining | Stopping):
         return Problem(503, "the server is shutting down", "shutting_down", headers={"retry-after": "5"})
+    if isinstance(error, OutOfOrder):
+        return Problem(503, "the model has failed and must be loaded again; /health says why", "model_failed")
     if isinstance(error, ClientTooSlow):
         return Problem(408, "the answer was not read", "client_too_slow")
     return Problem(500, "the model failed on this request; others are not affected", "internal_error")

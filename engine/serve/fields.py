@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
-from .backend import Refused
+from .backend import Refused, Unsupported
 
 DEEPEST = 128
 """Nested lists and objects of a body; schemas of tools rarely have twenty."""
@@ -74,6 +74,17 @@ class Fields:
 
     def given(self) -> Iterable[str]:
         return (key for key, value in self.values.items() if value is not None)
+
+    def known(self, read: Collection[str], neutral: Mapping[str, Any]) -> None:
+        """Raises Unsupported for the first field that nobody reads, unless it has the value (in ``neutral``;
+        ``...``: any value) with which it asks for nothing."""
+        for key in self.given():
+            if key in read or (key in neutral and _same(self.values[key], neutral[key])):
+                continue
+            wanted = key in neutral
+            raise Unsupported(
+                self.name(key[:64]), "only its default is" if wanted else "this server does not know it"
+            )
 
     def text(self, key: str, *, longest: int | None = None) -> str | None:
         value = self.values.get(key)
@@ -152,6 +163,13 @@ class Fields:
             Fields(value, f"{self.name(key)}[{number}]")
             for number, value in enumerate(self.list_of(key, most=most))
         ]
+
+
+def _same(value: Any, neutral: Any) -> bool:
+    if neutral is ...:
+        return True
+    # 1 is not true here, and 1.0 is 1.
+    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def _deeper_than(value: Any, limit: int) -> bool:

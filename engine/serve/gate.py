@@ -34,6 +34,8 @@ PATHS = frozenset(
     ]
 )
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_OURS = ("internal_error", "model_failed")
+"""Errors that are not the client's."""
 _QUIET = frozenset([*OPEN, "/metrics"])
 """Asked every few seconds: not worth a line while all is well."""
 
@@ -145,7 +147,7 @@ class Gate:
         usage = record.usage
         say(
             "request",
-            level="error" if record.status == 500 or record.error == "internal_error" else "info",
+            level="error" if record.status == 500 or record.error in _OURS else "info",
             id=record.id,
             method=record.method,
             path=record.path,

@@ -154,6 +154,10 @@ class LlamaBackend:
             Figure("context_window_tokens", "Tokens of prompt and answer", self._window),
         ]  # fmt: skip
 
+    @property
+    def notices(self) -> Sequence[str]:
+        return ()
+
     def trouble(self) -> str:
         return ""  # the process is started again by the next request, whatever has become of it
 

@@ -31,15 +31,24 @@ from .conversation import (
 )
 from .fields import Fields
 
-_HARMLESS = frozenset([
-    "metadata", "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
-    "separate_reasoning", "service_tier", "store", "stream_reasoning", "user",
-])  # fmt: skip
-"""Fields whose absence changes nothing of the answer; they are read by nobody."""
+_NEUTRAL: dict[str, Any] = {
+    **dict.fromkeys((
+        "cache_salt", "metadata", "prediction", "priority", "prompt_cache_key", "prompt_cache_retention",
+        "request_id", "safety_identifier", "separate_reasoning", "service_tier", "session_id", "store",
+        "stream_reasoning", "user",
+    ), ...),
+    "add_generation_prompt": True, "add_special_tokens": False, "bad_words": [], "best_of": 1,
+    "cache_prompt": True, "continue_final_message": False, "echo": False, "ignore_eos": False,
+    "include_reasoning": True, "include_stop_str_in_output": False, "length_penalty": 1, "min_tokens": 0,
+    "modalities": ["text"], "return_token_ids": False, "skip_special_tokens": True,
+    "spaces_between_special_tokens": True, "stop_token_ids": [], "typical_p": 1, "use_beam_search": False,
+    "verbosity": "medium",
+}  # fmt: skip
+"""Fields, and the value (``...``: any) with which their absence changes nothing of the answer."""
 _READ = frozenset([
     "chat_template_kwargs", "frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens",
     "max_tokens", "messages", "min_p", "model", "n", "parallel_tool_calls", "presence_penalty",
-    "reasoning_effort", "repetition_penalty", "response_format", "seed", "stop", "stream",
+    "reasoning", "reasoning_effort", "repetition_penalty", "response_format", "seed", "stop", "stream",
     "stream_options", "structured_outputs", "temperature", "thinking", "thinking_budget",
     "thinking_token_budget", "tool_choice", "tools", "top_k", "top_logprobs", "top_p",
 ])  # fmt: skip
@@ -63,15 +72,13 @@ def read_chat(body: dict[str, Any], request_id: str) -> Asked:
     for name in fields.given():
         if name in _OLD:
             raise Unsupported(name, f"use {_OLD[name]}")
-        if name not in _READ and name not in _HARMLESS:
-            raise Unsupported(name[:64], "this server does not know it")
+    fields.known(_READ, _NEUTRAL)
     model = fields.need_text("model")
     if (count := fields.integer("n", 1, 1 << 20)) not in (None, 1):
         raise Unsupported("n", f"one answer a request, not {count}")
     options = fields.inner("stream_options")
-    for name in options.given() if options else ():
-        if name not in ("include_usage", "include_obfuscation"):
-            raise Unsupported(f"stream_options.{name[:64]}", "this server does not know it")
+    if options:
+        options.known(("include_usage",), {"include_obfuscation": ..., "continuous_usage_stats": False})
     tools = tuple(_tool(entry) for entry in fields.objects("tools", most=MOST_TOOLS))
     choice = _choice(fields)
     check_tools(tools, choice)
@@ -164,7 +171,8 @@ def _assistant(entry: Fields) -> Message:
             parts.append(ReasoningPart(text=thought, field=name))
             break
     calls = entry.objects("tool_calls", most=MOST_PARTS)
-    parts += _content(entry, images=False, needed=not calls and not parts)
+    # An answer that was cut short comes back as it was given: there, and empty.
+    parts += _content(entry, images=False, needed=not calls and not parts and "content" not in entry.values)
     for call in calls:
         if call.text("type") not in (None, "function"):
             raise Unsupported(call.name("type"), "calls are of type function")
@@ -299,7 +307,11 @@ def _bias(fields: Fields) -> dict[int, float]:
 
 
 def _most_tokens(fields: Fields) -> int | None:
-    newer, older = fields.integer("max_completion_tokens", 1), fields.integer("max_tokens", 1)
+    newer, older = (
+        # -1 is how clients of llama.cpp say that there is no limit.
+        None if fields.get(key) == -1 else fields.integer(key, 1)
+        for key in ("max_completion_tokens", "max_tokens")
+    )
     return older if newer is None else newer
 
 
@@ -316,6 +328,12 @@ def _thinking(fields: Fields) -> tuple[bool | None, Effort | None, int | None, d
     template: dict[str, Any] = dict(given.values) if given else {}
     word = fields.choice("reasoning_effort", EFFORTS)
     thinking: bool | None = None
+    budget = fields.integer("thinking_token_budget", 0)
+    if wish := fields.inner("reasoning"):
+        wish.known(("effort", "enabled", "max_tokens"), {"exclude": False, "summary": ...})
+        word = wish.choice("effort", EFFORTS) or word
+        thinking = wish.flag("enabled")
+        budget = wish.integer("max_tokens", 0) if budget is None else budget
     if given:
         for key in ("enable_thinking", "thinking"):
             flag = given.flag(key)
@@ -329,7 +347,6 @@ def _thinking(fields: Fields) -> tuple[bool | None, Effort | None, int | None, d
     elif switch := fields.inner("thinking"):
         kind = switch.choice("type", ("enabled", "disabled", "adaptive"))
         thinking = thinking if kind is None else kind != "disabled"
-    budget = fields.integer("thinking_token_budget", 0)
     named = fields.get("thinking_budget")
     if isinstance(named, str):
         word = fields.choice("thinking_budget", EFFORTS) if word is None else word

@@ -139,6 +139,8 @@ async def _until_ended(server: Server, settings: Settings, listening: socket.soc
         key_needed=bool(settings.keys),
         pid=os.getpid(),
     )
+    for notice in server.backend.notices:
+        say("notice", level="warning", message=notice)
     asked = asyncio.ensure_future(ending.asked.wait())
     await asyncio.wait([serving, asked], return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()

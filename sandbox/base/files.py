@@ -39,6 +39,19 @@ def current_umask() -> int:
     return mask
 
 
+def read_regular(path: Path) -> bytes:
+    """The content of a file that somebody else has put there: it may be a pipe, which is never waited for.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(22, "is not a regular file", str(path))
+        return file.read()
+
+
 def atomic_write(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Replaces the content of ``path`` so that any reader sees the old or the new, never a part.
 

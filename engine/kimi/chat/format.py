@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from ....sandbox.base.files import read_regular
 from ...chat import FinishReason, Message, StreamEvent, ToolSpec
 from ..tokenizer import Tokenizer
 from ..vision.sizes import IN_PATCH_LIMIT, ImageLimits
@@ -272,7 +273,7 @@ def _with_places(
 
 def _json(path: Path) -> Mapping[str, Any]:
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return cast(Mapping[str, Any], data) if isinstance(data, dict) else {}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ....sandbox.base.errors import ConfigError
+from ....sandbox.base.files import read_regular
 from ...chat import (
     FinishReason,
     ModelNotice,
@@ -44,7 +45,7 @@ def read_template(folder: Path, chosen: Path | None) -> str:
     """
     path = chosen or folder / "chat_template.jinja"
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path).decode("utf-8")
     except FileNotFoundError as error:
         if chosen is not None:
             raise ConfigError(f"there is no {chosen}") from error
@@ -64,7 +65,7 @@ def read_template(folder: Path, chosen: Path | None) -> str:
 
 def _settings(folder: Path) -> dict[str, Any]:
     try:
-        data: Any = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        data: Any = json.loads(read_regular(folder / "tokenizer_config.json"))
     except (OSError, ValueError, RecursionError):
         return {}
     return cast(dict[str, Any], data) if isinstance(data, dict) else {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ....sandbox.base.errors import ConfigError
+from ....sandbox.base.files import read_regular
 
 
 class _Hole:
@@ -44,7 +45,7 @@ def find_templates(path: Path, *, must_exist: bool = False) -> list[Template]:
     try:
         if path.stat().st_size > _LIMIT:
             raise ValueError(f"it has more than {_LIMIT} bytes")
-        source = path.read_text(encoding="utf-8")
+        source = read_regular(path).decode("utf-8")
     except (OSError, ValueError) as error:
         if must_exist:
             raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error

@@ -198,6 +198,14 @@ class ParallelRunner:
             raise
         return results
 
+    @property
+    def trouble(self) -> str:
+        """Why no step can be made any more, in one line; empty: it can. May be asked by any thread."""
+        if not self._broken:
+            gone = next((rank for rank, each in enumerate(self._processes, 1) if each.poll() is not None), 0)
+            return f"process {gone} of {self.layout.size} of the model is gone" if gone else ""
+        return f"the model's processes have ended: {self._broken}"
+
     def close(self) -> None:
         """Ends the other processes and closes the files."""
         if not self._broken:
@@ -234,7 +242,7 @@ class ParallelRunner:
 
     def _check(self) -> None:
         if self._broken:
-            raise ModelError(f"the model's processes have ended: {self._broken}", hint="load it again")
+            raise ModelError(self.trouble, hint="load it again")
 
     def _fail(self, error: BaseException) -> ModelError:
         """The group is over: asks the others for their last words, and ends them."""

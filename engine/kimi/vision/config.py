@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ....sandbox.base.errors import ConfigError
+from ....sandbox.base.files import read_regular
 from .sizes import IN_PATCH_LIMIT, SIDE_LIMIT, ImageLimits
 
 _ONLY: Mapping[str, Any] = {
@@ -105,7 +106,7 @@ def _limits(folder: Path, whole: Mapping[str, Any], config: VisionConfig) -> Ima
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found: Any = json.loads(file.read_text(encoding="utf-8-sig"))
+        found: Any = json.loads(read_regular(file).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....sandbox.base.errors import ModelError
+from ....sandbox.base.files import read_regular
 from ..checkpoint import GOLDEN
 from ..safetensors import Array, SafetensorsFile
 from ..verify import Comparison
@@ -31,7 +32,7 @@ def has_golden_images(folder: Path) -> bool:
 def has_text_model(folder: Path) -> bool:
     """Whether the folder's config describes a text model."""
     try:
-        found: Any = json.loads((folder / "config.json").read_text(encoding="utf-8-sig"))
+        found: Any = json.loads(read_regular(folder / "config.json").decode("utf-8-sig"))
     except (OSError, ValueError):
         return True  # whoever reads it for the text model says what is wrong
     return not isinstance(found, dict) or "text_config" in found or "num_hidden_layers" in found
@@ -50,7 +51,7 @@ def verify_images(folder: Path) -> list[Comparison]:
     for number in numbers:
         path = folder / f"image{number}.png"
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except OSError as error:
             raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
         patches, projected = model(data)

@@ -276,7 +276,7 @@ async def test_the_agent_talks_to_a_folder(folders, family: str):
     ]
     assert told[0] == told[1] != told[2] and isinstance(streams[0][-1], Finished)
     assert all(event.source == model.name for event in told[0] if isinstance(event, ReasoningDelta))
-    async with aclosing(model.stream(history, [], effort="max")) as stream:
+    async with aclosing(model.stream(history, [], effort="max", seed=7)) as stream:
         async for _ in stream:
             break
     with pytest.raises(RemoteError) as full:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +14,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from whimbrel.app.cli import main
+from whimbrel.engine.kimi.answering import VENDOR, sampling_of
 from whimbrel.engine.kimi.config import load_config, parse_config
 from whimbrel.engine.kimi.load import LoadOptions, load_runner
 from whimbrel.engine.kimi.protocol import Chunk
 from whimbrel.engine.kimi.safetensors import SafetensorsFile
+from whimbrel.engine.kimi.tiny import TinyOptions, make_tiny
 from whimbrel.sandbox.base.errors import ConfigError, ModelError, WhimbrelError
 
 from .making import k3, kimi_linear, tensors_for, write_checkpoint, write_safetensors
@@ -320,3 +324,65 @@ def test_a_config_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
         json.dumps({"model_type": "kimi_k3", "text_config": TEXT}), encoding="utf-8-sig"
     )
     assert load_config(tmp_path).family == "k3"
+
+
+def test_small_tensors_that_are_not_finite_are_named_before_anyone_asks(tmp_path: Path) -> None:
+    for name in ("model.layers.1.input_layernorm.weight", "model.layers.0.self_attn.k_conv1d.weight"):
+        tensors = weights()
+        tensors[name].flat[0] = np.nan
+        write_checkpoint(tmp_path / name, TEXT, tensors)
+        with pytest.raises(ModelError, match=f"{name} holds a value that is no finite number"):
+            load_runner(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tiktoken.model", "tokenizer_config.json", "encoding_k3.py"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "tiny"
+    make_tiny(folder, TinyOptions(layers=4, experts=4, hidden=32))
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(SystemExit) as ended:
+        main(["engine", "info", str(folder)])
+    said = capsys.readouterr().out
+    # The encoder file is of use, and not needed.
+    assert ended.value.code == (0 if name == "encoding_k3.py" else 4), said
+    assert name == "encoding_k3.py" or name in said.partition("missing:")[2]
+
+
+@pytest.mark.parametrize(
+    "content", ['{"temperature": "hot"}', '{"top_p": -1}', '{"top_k": 1e999}', "{", "[1]", '{"top_p": true}']
+)
+def test_a_sampling_file_that_is_damaged_is_not_passed_over(content: str, tmp_path: Path) -> None:
+    assert sampling_of(tmp_path) == VENDOR
+    (tmp_path / "generation_config.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"generation_config\.json") as told:
+        sampling_of(tmp_path)
+    assert told.value.hint
+
+
+@pytest.mark.parametrize("command", [["engine", "tiny"], ["engine", "quantize"]])
+@pytest.mark.parametrize("how", ["no folder", "too large"])
+def test_what_cannot_be_written_is_told_in_one_line(
+    command: list[str], how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source"
+    make_tiny(source, TinyOptions("kimi-linear", layers=4, experts=4, hidden=32))
+    target = tmp_path / "target"
+    if how == "no folder":
+        (tmp_path / "file").write_text("")
+        target = tmp_path / "file" / "target"
+    paths = [str(source), str(target)] if "quantize" in command else [str(target)]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        if how == "too large":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+        with pytest.raises(SystemExit) as ended:
+            main([*command, *paths])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert ended.value.code == 10 and str(target) in line
+    assert ("make room" if how == "too large" else "cannot write") in line
+    assert not list(tmp_path.rglob("*.safetensors.partial"))

@@ -108,14 +108,17 @@ def test_a_process_that_is_killed_ends_the_model_with_a_reason_and_leaves_none_b
     try:
         sequence = runner.new()
         runner.forward([Chunk(sequence, np.arange(5))])
+        assert runner.trouble == ""
         os.kill(pids[1] or 0, signal.SIGKILL)
         runner._processes[1].wait(10)
+        assert runner.trouble == "process 2 of 4 of the model is gone", "it is known before the next step"
         with pytest.raises(ModelError, match="a process of the model failed") as raised:
             runner.forward([Chunk(sequence, np.arange(5))])
         assert "\n" not in raised.value.one_line()
         with pytest.raises(ModelError, match="have ended"):
             runner.forward([Chunk(runner.new(), np.arange(5))])
         assert all(process.poll() is not None for process in runner._processes)
+        assert "have ended" in runner.trouble
     finally:
         runner.close()
 

@@ -68,6 +68,7 @@ class Scripted:
     cut: int = 0
     """Answers that were closed before their end."""
     ill: str = ""
+    notices: Sequence[str] = ()
 
     async def start(self) -> None: ...
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -9,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from whimbrel.app.agent.prompts import opening
 from whimbrel.engine.kimi.backend import NativeBackend
+from whimbrel.engine.kimi.chatmodel import KimiModel
+from whimbrel.engine.kimi.opening import resolve_folder
+from whimbrel.engine.kimi.parallel.runner import ParallelRunner
 from whimbrel.engine.kimi.tiny import TinyOptions, make_tiny
 from whimbrel.engine.models import load_model
 from whimbrel.engine.serve.backend import GenerationEvent, GenerationRequest, Structure, ToolChoice
@@ -77,3 +84,55 @@ async def test_the_agent_completes_a_session_over_http(tmp_path: Path, at: Runni
     assert outcome.final_text in ("It is fixed.", "It is not fixed.") and outcome.steps == 2
     assert len(echo.seen) == 1 and echo.seen[0] in PATHS
     assert outcome.usage.input_tokens > 100 and not outcome.usage.steps_without_usage
+
+
+async def test_a_person_is_told_what_is_strange_and_a_client_what_is_wrong_with_its_image(
+    tmp_path: Path,
+) -> None:
+    made = tmp_path / "seeing"
+    make_tiny(made, TinyOptions("k31", hidden=32, layers=4, experts=4, max_context=4096, vision=True))
+    config = json.loads((made / "config.json").read_text())
+    config["text_config"]["strange_key"] = 3
+    (made / "config.json").write_text(json.dumps(config))
+    (made / "encoding_k3.py").unlink()
+    backend = NativeBackend.open(str(made), ["tiny"], {"WHIMBREL_KIMI_CACHE_MIB": "8"})
+    await backend.start()
+    try:
+        strange, wording = backend.notices
+        assert "strange_key" in strange and "wording" in wording
+        picture = io.BytesIO()
+        Image.effect_noise((60, 60), 50).save(picture, "PNG")
+        whole = picture.getvalue()
+        async with running(backend) as served:
+            for data, status in ((whole, 200), (whole[: len(whole) // 2], 400), (b"nonsense", 400)):
+                url = "data:image/png;base64," + base64.b64encode(data).decode()
+                part = {"type": "image_url", "image_url": {"url": url}}
+                answered = await served.chat(messages=[{"role": "user", "content": [part]}], max_tokens=2)
+                assert answered.status_code == status, answered.text
+            for given, status in (
+                ({"preserve_thinking": True, "add_generation_prompt": True}, 200),
+                ({"preserve_thinking": False}, 400),
+                ({"invented": 1}, 400),
+            ):
+                answered = await served.chat(chat_template_kwargs=given, max_tokens=2)
+                assert answered.status_code == status, answered.text
+            assert (await served.metrics())["whimbrel_engine_pages_total"] > 0
+    finally:
+        await backend.close()
+
+
+async def test_a_model_whose_processes_were_killed_is_loaded_again_by_the_next_step(
+    folder: Path,
+) -> None:
+    local = resolve_folder(str(folder), {"WHIMBREL_KIMI_CACHE_MIB": "8", "WHIMBREL_KIMI_TENSOR": "2"})
+    model = KimiModel(local)
+    try:
+        first = model._load()
+        runner = first.runner
+        assert isinstance(runner, ParallelRunner) and model._load() is first
+        runner._processes[0].kill()
+        runner._processes[0].wait(10)
+        second = model._load()
+        assert second is not first and second.engine.trouble == ""
+    finally:
+        await model.close()

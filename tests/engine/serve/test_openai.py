@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -23,6 +24,7 @@ from whimbrel.engine.chat import (
 from whimbrel.engine.serve.backend import (
     GenerationEvent,
     GenerationRequest,
+    OutOfOrder,
     PromptTooLong,
     Structure,
     TokenChance,
@@ -205,6 +207,9 @@ async def test_a_conversation_reaches_the_backend_part_by_part() -> None:
         ({"thinking": {"type": "disabled"}}, None, False, None),
         ({"thinking_budget": "low"}, "low", None, None),
         ({"thinking_budget": 12}, None, None, 12),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, "low", None, None),
+        ({"reasoning": {"enabled": False}}, None, False, None),
+        ({"reasoning": {"max_tokens": 9, "exclude": False}}, None, None, 9),
         ({"chat_template_kwargs": {"thinking": False}}, None, False, None),
     ],
 )
@@ -215,6 +220,67 @@ async def test_every_way_to_ask_for_thinking_is_understood(
         assert (await at.chat(**fields)).status_code == 200
         (request,) = at.backend.requests
     assert (request.effort, request.thinking, request.thinking_budget) == (effort, thinking, budget)
+
+
+NEUTRAL: dict[str, Any] = {
+    "user": "u", "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "n": 1,
+    "prediction": {"type": "content", "content": "x"}, "parallel_tool_calls": True, "modalities": ["text"],
+    "verbosity": "medium", "best_of": 1, "use_beam_search": False, "length_penalty": 1.0, "ignore_eos": False,
+    "min_tokens": 0, "skip_special_tokens": True, "echo": False, "include_reasoning": True, "stop": None,
+    "stop_token_ids": [], "add_generation_prompt": True, "cache_prompt": True, "request_id": "r",
+    "priority": 3, "tools": [], "functions": None, "logit_bias": {}, "max_tokens": -1,
+    "stream_options": {"include_usage": True, "continuous_usage_stats": False},
+}  # fmt: skip
+
+
+async def test_what_clients_send_by_default_asks_for_nothing_and_is_taken() -> None:
+    async with running(says("ok")) as at:
+        for name, value in NEUTRAL.items():
+            assert (await at.chat(**{name: value})).status_code == 200, name
+        for request in at.backend.requests:
+            assert replace(request, id="") == replace(at.backend.requests[0], id=""), "it changes nothing"
+        for name, value in {
+            "ignore_eos": True, "min_tokens": 5, "best_of": 2, "echo": True, "modalities": ["audio"],
+            "length_penalty": True, "verbosity": "low", "stream_options": {"continuous_usage_stats": True},
+            "reasoning": {"exclude": True}, "max_tokens": 0,
+        }.items():  # fmt: skip
+            refused = await at.chat(**{name: value})
+            assert refused.status_code == 400, name
+            assert refused.json()["error"]["param"].startswith(name)
+
+
+async def test_an_answer_that_was_cut_short_comes_back_with_empty_content() -> None:
+    cut = {"role": "assistant", "content": None, "refusal": None, "annotations": [], "tool_calls": None}
+    messages = [{"role": "user", "content": "a"}, cut, {"role": "user", "content": "b"}]
+    async with running(says("ok")) as at:
+        assert (await at.chat(messages=messages)).status_code == 200
+        missing = await at.chat(messages=[{"role": "user", "content": "a"}, {"role": "assistant"}])
+    assert missing.status_code == 400 and "content is missing" in missing.json()["error"]["message"]
+    assert [message.text() for message in at.backend.requests[0].messages] == ["a", "", "b"]
+
+
+async def test_a_model_that_is_gone_is_told_to_clients_and_to_who_asks_for_its_health() -> None:
+    async def gone(_: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
+        yield TextDelta(text="begun")
+        at.backend.ill = "process 1 of 2 of the model is gone"
+        raise OutOfOrder
+
+    async with running(gone) as at:
+        assert (await at.http.get("/health")).status_code == 200
+        for stream in (True, False):
+            at.backend.ill = ""
+            cut = await at.chat(stream=stream)
+            assert "model_failed" in cut.text and "others are not affected" not in cut.text
+            assert cut.status_code == (200 if stream else 503)
+        asked = len(at.backend.requests)
+        refused = await at.chat()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "model_failed")
+        assert len(at.backend.requests) == asked, "nobody waits for a model that is gone"
+        for path in ("/health", "/ready"):
+            health = await at.http.get(path)
+            assert health.status_code == 503 and "process 1 of 2" in health.text
+        at.backend.ill = ""
+        assert (await at.http.get("/health")).status_code == 200
 
 
 async def test_closing_a_stream_ends_its_generation_at_once() -> None:
