@@ -42,7 +42,7 @@ async def test_changes_are_reviewed_hunk_by_hunk_and_only_what_is_taken_is_appli
         async with tui(model=server.model()) as it:
             await it.type("change things")
             await it.ended()
-            assert it.app.runs.changed, it.app.runs.last
+            assert it.app.runs.last["files"], it.app.runs.last
             before = (repo.root / "a.txt").read_text()
             await _open(it, "f4", ReviewScreen)
             # All is taken at first: the second hunk of a.txt and b.txt are left out.
