@@ -9,14 +9,19 @@ from whimbrel.app.agent.events import RunFinished, UsageTotals
 from whimbrel.app.fix.events import JobEvent
 from whimbrel.app.tools.base import Question
 from whimbrel.app.tui.outcome import outcome_lines
+from whimbrel.app.tui.screens import asking
 from whimbrel.app.tui.screens.asking import QuestionDialog
+from whimbrel.app.tui.screens.welcome import WelcomeScreen
 from whimbrel.app.tui.widgets.rail_state import RailState
 from whimbrel.sandbox.base.errors import ConfigError
 
 from tests.tui.conftest import Open
 
 
-async def test_keys_from_before_the_prompt_is_there_reach_it_and_answer_no_first_page(tui: Open):
+async def test_keys_from_before_the_prompt_is_there_reach_it_and_answer_no_first_page(
+    tui: Open, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(asking, "QUIET_S", 60.0)
     async with tui() as it:
         it.app._early = []
         for letter in "test":
@@ -25,8 +30,12 @@ async def test_keys_from_before_the_prompt_is_there_reach_it_and_answer_no_first
         await it.app._hear_early_keys()
         await it.until(lambda: it.app.main.prompt.area.text == "test")
         it.app.main.action_welcome()
-        await it.pilot.pause()
-        assert it.app.screen.deaf, "a T that was meant for the prompt trusts nothing"
+        await it.until(lambda: isinstance(it.app.screen, WelcomeScreen))
+        monkeypatch.setattr(
+            WelcomeScreen, "action_trust", lambda _: pytest.fail("trusted by a key typed ahead")
+        )
+        await it.pilot.press("t")
+        assert it.app.screen.deaf
 
 
 @pytest.mark.parametrize("status", ["cancelled", "loop", "budget", "error", "not_fixed"])

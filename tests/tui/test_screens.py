@@ -120,6 +120,7 @@ async def test_the_first_run_says_what_is_here_and_trusts_only_when_asked_to(tui
     async with tui(first_time=True, size=(110, 50)) as it:
         await it.until(lambda: isinstance(it.app.screen, WelcomeScreen))
         await it.until(lambda: "git" in it.shown and "looking" not in it.shown)
+        await it.until(lambda: not it.app.screen.deaf)
         assert "AGENTS.md (not trusted, so not obeyed)" in it.shown and "embedded" in it.shown
         await it.pilot.press("t")
         await it.until(lambda: "AGENTS.md (trusted)" in it.shown)

@@ -148,7 +148,7 @@ class QuestionDialog(Asking):
     def __init__(self, question: Question) -> None:
         super().__init__()
         self.question = question
-        self._input = Input(placeholder="an answer in your own words", id="own-answer")
+        self._input = Input(placeholder="an answer in your own words", id="own-answer", select_on_focus=False)
 
     def body(self) -> Iterable[Widget]:
         yield plain(self.question.text)
