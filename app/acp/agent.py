@@ -70,6 +70,14 @@ class _Session:
     effort: str = "auto"
     driver: Driver = field(default_factory=Driver)
     asking: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    busy: bool = False
+    """A prompt is not answered yet: its run, or the question about its changes."""
+    cancelled: bool = False
+    """The editor took the prompt back that is being answered."""
+    applying: bool = False
+    """The person's files are being changed, which is ended once begun."""
+    offering: asyncio.Task[None] | None = None
+    """The question whether what was changed goes into the person's files."""
 
 
 class EditorAgent:
@@ -116,7 +124,7 @@ class EditorAgent:
         self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> LoadSessionResponse:
         events = await asyncio.to_thread(stored, session_id)
-        if (known := self._sessions.get(session_id)) is not None and known.driver.running:
+        if (known := self._sessions.get(session_id)) is not None and known.busy:
             raise refused("a turn of this session is running")
         session = await self._open(session_id, cwd, mcp_servers)
         session.begun = True
@@ -127,7 +135,7 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> ListSessionsResponse:
-        start = int(cursor) if cursor and cursor.isdigit() else 0
+        start = int(cursor) if cursor and cursor.isdecimal() else 0
         found = await asyncio.to_thread(known_sessions, cwd)
         after = start + _PAGE
         return ListSessionsResponse(
@@ -152,8 +160,15 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
         session = self._find(session_id)
-        if session.driver.running:
+        if session.busy:
             raise refused("a turn of this session is running")
+        session.busy, session.cancelled = True, False
+        try:
+            return await self._turn(session, prompt)
+        finally:
+            session.busy = False
+
+    async def _turn(self, session: _Session, prompt: Sequence[Any]) -> PromptResponse:
         text = prompt_text(prompt, session.repository)
         if not text:
             raise refused("the prompt is empty")
@@ -183,15 +198,25 @@ class EditorAgent:
             raise RequestError(-32603, str(result.get("message") or status), {"status": status,
                                "exit_code": result.get("exit_code"), "hint": result.get("hint")})  # fmt: skip
         if status == "answered":
-            await self._offer(session, result)
+            session.offering = asyncio.ensure_future(self._offer(session, result))
+            try:
+                await session.offering
+            except asyncio.CancelledError:
+                if not session.cancelled:
+                    raise
+            finally:
+                session.offering = None
         elif status != "cancelled":
             await self._say(session, f"\n\n{result.get('message')}")
-        return PromptResponse(stop_reason=_STOPPED[status])
+        return PromptResponse(stop_reason="cancelled" if session.cancelled else _STOPPED[status])
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         session = self._sessions.get(session_id)
-        if session is not None:
+        if session is not None and session.busy:
+            session.cancelled = True
             session.driver.stop()
+            if session.offering is not None and not session.applying:
+                session.offering.cancel()
 
     async def close(self) -> None:
         """Ends every turn that is running, as a cancellation would, and waits for its clean-up."""
@@ -245,10 +270,13 @@ class EditorAgent:
         wanted = await person.apply(call_id, files, diff, evidence)
         problem = ""
         if wanted:
+            session.applying = True
             try:
                 await apply_result(Path(str(result["repository"])), Path(output))
-            except WhimbrelError as error:
-                problem = error.one_line()
+            except (WhimbrelError, OSError) as error:
+                problem = error.one_line() if isinstance(error, WhimbrelError) else str(error)
+            finally:
+                session.applying = False
         kept = f"Your files are unchanged; the patch is {output}/patch.diff"
         done = "In your files now; `whimbrel undo` takes it back"
         text = (f"Not applied: {problem}. {kept}" if problem else done) if wanted else kept

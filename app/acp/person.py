@@ -65,7 +65,7 @@ class EditorPerson:
         chosen = await self._choose(
             call, [*options, PermissionOption(option_id="none", name="No answer", kind="reject_once")]
         )
-        return dict(enumerate(question.options)).get(int(chosen), "") if chosen.isdigit() else ""
+        return dict(enumerate(question.options)).get(int(chosen), "") if chosen.isdecimal() else ""
 
     async def apply(self, call_id: str, files: Sequence[str], diff: str, evidence: str) -> bool:
         """Whether what a turn changed goes into the person's files."""

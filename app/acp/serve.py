@@ -12,6 +12,7 @@ from acp import run_agent
 
 from ...sandbox.base.errors import UsageError
 from .agent import EditorAgent
+from .wire import Lines
 
 _LIMIT = 50 << 20
 """Bytes of one message."""
@@ -51,7 +52,7 @@ async def _serve(agent: EditorAgent) -> int:
         ) from error
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
     try:
-        await run_agent(agent, writer, reader)  # pyright: ignore[reportArgumentType]
+        await run_agent(agent, Lines(reader, writer))  # pyright: ignore[reportArgumentType]
     except asyncio.CancelledError:
         if not ended:
             raise

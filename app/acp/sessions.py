@@ -90,11 +90,14 @@ def stored(session_id: str) -> list[Any]:
 
 def known_sessions(cwd: str | None) -> list[SessionInfo]:
     """Stored sessions, newest first; with ``cwd`` those of the repository it lies in."""
-    store = SessionStore.open(notice=lambda _: None)
     try:
-        sessions = store.sessions()
-    finally:
-        store.close()
+        store = SessionStore.open(notice=lambda _: None)
+        try:
+            sessions = store.sessions()
+        finally:
+            store.close()
+    except WhimbrelError as error:
+        raise refused(error.one_line()) from error
     return [
         SessionInfo(
             session_id=each.id,

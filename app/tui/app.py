@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -20,6 +20,7 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
+from textual.worker import WorkerFailed
 
 from .collecting import CalmCollector
 from .driver import AskedPermission
@@ -30,6 +31,9 @@ from .themes import NAMES, OWN, chosen
 from .widgets.image_view import ask_terminal, worth_asking
 
 if TYPE_CHECKING:
+    from textual.actions import ActionParseResult
+    from textual.dom import DOMNode
+
     from ..config.model import Tui
     from .driver import AskedQuestion
 
@@ -59,6 +63,8 @@ class WhimbrelApp(App[int]):
         self.settings: Tui | None = None
         self._crashes = 0
         self._swallow_up = False
+        self._early: list[events.Event] | None = []
+        """Keys from before the prompt could take them; None: it can."""
         for theme in OWN:
             self.register_theme(theme)
         self.theme = chosen(launch.theme)
@@ -85,13 +91,15 @@ class WhimbrelApp(App[int]):
         from ...sandbox.base.errors import WhimbrelError
 
         runs = self.runs
+        await self._hear_early_keys()
         try:
             options = await asyncio.to_thread(self.launch.prepare)
             await asyncio.to_thread(load_widgets)
         except WhimbrelError as error:
-            runs.problem = error.one_line()
             self.main.conversation.error(error.message, error.hint)
-            runs.ready.set()
+            if not again:  # what was chosen before still counts
+                runs.problem = error.one_line()
+                runs.ready.set()
             return
         if again and runs.options is not None:
             # From the next run on; model and effort stay as they were chosen here.
@@ -134,7 +142,8 @@ class WhimbrelApp(App[int]):
             return
         from .first_run import is_first_run
 
-        if not (launch.attach or launch.resume or launch.latest) and is_first_run():
+        begun = launch.attach or launch.resume or launch.latest or self.main.prompt.area.text
+        if not begun and not self.runs.driver.running and is_first_run():
             self.main.action_welcome()
 
     def _use(self, settings: Tui) -> None:
@@ -181,22 +190,29 @@ class WhimbrelApp(App[int]):
             self.screen.dismiss(None)
 
     async def on_event(self, event: events.Event) -> None:
-        if self._deaf_to(event):
-            return
-        await super().on_event(event)
+        if self._early is not None and isinstance(event, events.Key | events.Paste):
+            self._early.append(event)
+        elif not self._deaf_to(event):
+            await super().on_event(event)
+
+    async def _hear_early_keys(self) -> None:
+        """What was typed while the interface came up goes where it was meant to go."""
+        early, self._early = self._early or [], None
+        for event in early:
+            await super().on_event(event)
 
     def _deaf_to(self, event: events.Event) -> bool:
         """Whether a key or click goes nowhere because a question has only just appeared."""
         fresh = isinstance(event, events.InputEvent | events.Paste | events.AppFocus)
         if not fresh or event.is_forwarded or not self.screen_stack:
             return False
-        from .screens.asking import Asking
+        from .screens.asking import Quiet
 
         screen = self.screen
         if isinstance(event, events.MouseUp) and self._swallow_up:
             self._swallow_up = False
             return True
-        if not isinstance(screen, Asking):
+        if not isinstance(screen, Quiet):
             return False
         if isinstance(event, events.AppFocus):
             screen.be_quiet()
@@ -256,8 +272,32 @@ class WhimbrelApp(App[int]):
             await asyncio.to_thread(driver.wait, _STOP_S)
         self.exit(code)
 
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """An action that meets a full disk, a lost file or the like says so, and nothing else ends."""
+        from ...sandbox.base.errors import WhimbrelError
+
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except (WhimbrelError, OSError) as error:
+            self.tell_problem(error)
+            return True
+
+    def tell_problem(self, error: Exception) -> None:
+        """What could not be done and what to do next, as a card."""
+        from ...sandbox.base.errors import WhimbrelError
+
+        known = isinstance(error, WhimbrelError)
+        self.main.conversation.error(error.message if known else str(error), error.hint if known else "")
+
     def _handle_exception(self, error: Exception) -> None:
         """A fault of one part costs that part; the conversation and what runs go on."""
+        if isinstance(error, WorkerFailed) and not self.leaving and self._fault_beside(error.error):
+            return
         self._crashes += 1
         part = None if self.leaving or self._crashes > _MAX_CRASHES else self._broken_part(error)
         if part is None:
@@ -275,6 +315,15 @@ class WhimbrelApp(App[int]):
         part.display = False
         self.screen.refresh(layout=True)
         self.note_crash(error, f"the part of the screen that shows {type(part).__name__} failed")
+
+    def _fault_beside(self, error: BaseException) -> bool:
+        """Whether it is told and done with: what failed ran beside the screen, which is whole."""
+        from ...sandbox.base.errors import WhimbrelError
+
+        if not self.main.is_mounted or not isinstance(error, WhimbrelError | OSError):
+            return False
+        self.tell_problem(error)
+        return True
 
     def _broken_part(self, error: Exception) -> Widget | None:
         """The widget of the conversation or the rail that an error came out of; None: not only of that."""

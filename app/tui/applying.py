@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .outcome import APPLICABLE
+
 
 async def apply_changes(repository: Path, result: Mapping[str, Any], chosen: str = "") -> list[str]:
     """Applies ``chosen`` (a patch in git's format, a part of the result's own), or all of it.
@@ -22,7 +24,7 @@ async def apply_changes(repository: Path, result: Mapping[str, Any], chosen: str
     output = str(result.get("output") or "")
     if result and not output:
         raise UsageError("the last result could not be written, so it cannot be applied")
-    if result.get("status") not in (None, "fixed", "answered"):
+    if result.get("status") not in (None, *APPLICABLE):
         raise UsageError(
             f"the last run ended as {result['status']}: nothing of it is for applying",
             hint="its attempts lie in " + output,

@@ -67,6 +67,8 @@ class Conversation(ConversationView):
         self._step: list[Widget] = []
         """What the step now streaming has put up: a discarded step takes it away."""
         self._pieces: list[str] = []
+        self._void: tuple[str, Widget] | None = None
+        """Why a step was discarded just now, and the line that says so."""
         self.last_answer = ""
         self._outputs: deque[str] = deque(maxlen=_OUTPUTS)
         self._outputs_ended = 0
@@ -124,7 +126,9 @@ class Conversation(ConversationView):
             widget.remove()
         self._text = self._reasoning = None
         self._step.clear()
-        self.note(f"asking again: {reason}")
+        line = Line(f"asking again: {reason}", "note info")
+        self._put(line)
+        self._void = (reason, line)
 
     def tool_started(self, event: ToolStarted) -> None:
         """A call runs."""
@@ -160,7 +164,10 @@ class Conversation(ConversationView):
         self._put(ImageView(path))
 
     def note(self, text: str, kind: str = "info") -> None:
-        """One line about what goes on."""
+        """One line about what goes on; one that says more about a discarded step stands for both."""
+        if self._void is not None and self._void[0] and text.startswith(self._void[0]):
+            self._void[1].remove()
+        self._void = None
         self._put(Line(text, f"note {kind}"))
 
     def error(self, text: str, hint: str = "") -> None:

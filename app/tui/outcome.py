@@ -26,12 +26,17 @@ def outcome_lines(result: Mapping[str, Any]) -> list[str]:
         names = ", ".join(str(each["path"]) for each in files[:6])
         more = f" and {len(files) - 6} more" if len(files) > 6 else ""
         lines.append(f"  changed: {names}{more}")
-        lines.append(
-            "  in your files now; /undo takes it back"
-            if result.get("applied")
-            else "  your files are as they were: F4 reviews the changes, /apply takes them over"
-        )
+        if result.get("applied"):
+            lines.append("  in your files now; /undo takes it back")
+        elif status in APPLICABLE:
+            lines.append("  your files are as they were: F4 reviews the changes, /apply takes them over")
+        else:
+            lines.append("  your files are as they were; this is not for applying: it was not finished")
+            if result.get("output"):
+                lines.append(f"  what was tried is kept in {result['output']}")
     return lines
 
 
+APPLICABLE = ("fixed", "answered")
+"""How a run must have ended for its changes to go into the person's files."""
 _MARKS = {"fixed": "✓", "answered": "✓", "nothing_to_fix": "✓", "cancelled": "■"}

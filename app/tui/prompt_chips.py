@@ -31,6 +31,10 @@ class Pastes:
     def __init__(self) -> None:
         self._texts: list[str] = []
 
+    def fitting(self, text: str, most: int = 20_000) -> str:
+        """The text, or a chip for it where it is too long to be edited at ease."""
+        return self.chip_for(text) if len(text) > most else text
+
     def chip_for(self, text: str) -> str:
         """What goes into the prompt for a paste: the text itself, or a chip where it is large."""
         lines = text.count("\n") + 1

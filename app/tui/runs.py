@@ -52,11 +52,6 @@ class Runs:
     def effort(self) -> str:
         return self.options.effort if self.options is not None else "auto"
 
-    @property
-    def changed(self) -> bool:
-        """Whether the last result holds changes that are not in the person's files yet."""
-        return bool(self.last.get("files")) and not self.last.get("applied")
-
     def change(self, **fields: Any) -> None:
         """Other options from the next run on."""
         if self.options is not None:

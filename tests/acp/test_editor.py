@@ -299,3 +299,70 @@ async def test_a_model_that_cannot_be_reached_is_an_error_with_its_reason(home: 
         with pytest.raises(RequestError, match=r"127\.0\.0\.1:9") as raised:
             await agent.prompt(session_id=session.session_id, prompt=[helpers.text_block("Hi")])
         assert raised.value.data["exit_code"] == 8
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage", b"[]", b"null", b"5", b'"x"', b"\xff\xfe", b"[" * 20_000, b"{}", b'{"id":{"a":1},"result":1}',
+        b'{"id":1,"method":[]}', b'{"id":1,"error":"boom"}', b'{"id":0,"error":[1]}', b" " * (51 << 20) + b"{}",
+    ],
+    ids=lambda line: line[:24].decode("latin-1").strip() or "too long",
+)  # fmt: skip
+async def test_a_line_that_is_no_message_is_refused_and_the_next_one_is_answered(line: bytes):
+    from whimbrel.app.acp.wire import Lines
+
+    sent: list[Any] = []
+
+    class Writer:
+        def write(self, data: bytes) -> None:
+            sent.append(json.loads(data))
+
+        async def drain(self) -> None:
+            return
+
+    reader = asyncio.StreamReader(limit=50 << 20)
+    reader.feed_data(line + b"\n\n" + b'{"id":2,"method":"initialize"}\n')
+    reader.feed_eof()
+    wire = Lines(reader, Writer())  # type: ignore[arg-type]
+    assert await wire.receive() == {"id": 2, "method": "initialize"}
+    assert [each["id"] for each in sent] == [None] and sent[0]["error"]["code"] in (-32700, -32600)
+    assert await wire.receive() is None
+
+
+async def test_a_malformed_line_ends_neither_the_process_nor_its_turns(home: dict[str, str], calc: Repo):
+    async with editor(home) as (_, agent, process):
+        process.stdin.write(b'[]\nnull\n{"id":{"a":1},"result":1}\n')
+        session = await agent.new_session(cwd=str(calc.root), mcp_servers=[])
+        assert session.session_id and process.returncode is None
+
+
+async def test_a_prompt_is_one_turn_until_its_question_is_answered_and_cancelling_takes_that_back(
+    home: dict[str, str], calc: Repo
+):
+    asked, never = asyncio.Event(), asyncio.Event()
+
+    class Slow(Editor):
+        async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any):
+            if asked.is_set():  # the changes are still in the copy, so they are offered again
+                return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+            asked.set()
+            await never.wait()
+            raise AssertionError("nobody answers")
+
+    me = Slow(lambda _: None)
+    with MockServer([EDIT, completion(text="Done."), completion(text="Next.")]) as server:
+        command = [*WHIMBREL, "acp", "--sandbox", "host", "--no-build", "--python", sys.executable,
+                   "--model", server.model()]  # fmt: skip
+        async with spawn_agent_process(lambda _: me, *command, env=home) as (agent, _):  # type: ignore[arg-type]
+            await agent.initialize(protocol_version=1)
+            name = (await agent.new_session(cwd=str(calc.root), mcp_servers=[])).session_id
+            turn = asyncio.create_task(agent.prompt(session_id=name, prompt=[helpers.text_block("Fix add")]))
+            await asyncio.wait_for(asked.wait(), 60)
+            with pytest.raises(RequestError, match="is running"):
+                await agent.prompt(session_id=name, prompt=[helpers.text_block("More")])
+            await agent.cancel(session_id=name)
+            assert (await asyncio.wait_for(turn, 30)).stop_reason == "cancelled"
+            assert (calc.root / "calc.py").read_text() == CALC
+            done = await agent.prompt(session_id=name, prompt=[helpers.text_block("Go on")])
+            assert done.stop_reason == "end_turn" and "Next." in me.said()

@@ -43,7 +43,7 @@ async def test_changes_are_reviewed_hunk_by_hunk_and_only_what_is_taken_is_appli
         async with tui(model=server.model()) as it:
             await it.type("change things")
             await it.ended()
-            assert it.app.runs.changed, it.app.runs.last
+            assert it.app.runs.last["files"], it.app.runs.last
             before = (repo.root / "a.txt").read_text()
             await _open(it, "f4", ReviewScreen)
             # All is taken at first: the second hunk of a.txt and b.txt are left out.
@@ -121,6 +121,7 @@ async def test_the_first_run_says_what_is_here_and_trusts_only_when_asked_to(tui
     async with tui(first_time=True, size=(110, 50)) as it:
         await it.until(lambda: isinstance(it.app.screen, WelcomeScreen))
         await it.until(lambda: "git" in it.shown and "looking" not in it.shown)
+        await it.until(lambda: not it.app.screen.deaf)
         assert "AGENTS.md (not trusted, so not obeyed)" in it.shown and "embedded" in it.shown
         await it.pilot.press("t")
         await it.until(lambda: "AGENTS.md (trusted)" in it.shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from ..prompt import Prompt
     from ..runs import Runs
     from ..status import StatusLine
+    from ..widgets.plan_view import PlanView
+    from ..widgets.rail import Rail
+
+_STOPPING_S = 0.1
+"""Between two looks whether a run that was stopped has ended."""
 
 
 class MainActions(Screen[None]):
@@ -23,6 +29,8 @@ class MainActions(Screen[None]):
 
     app: WhimbrelApp  # pyright: ignore[reportIncompatibleMethodOverride]
     runs: Runs
+    rail: Rail | None
+    plan: PlanView | None
     conversation: Conversation
     status: StatusLine
     prompt: Prompt
@@ -44,8 +52,11 @@ class MainActions(Screen[None]):
         self.app.submit(f"/fix {issue}".strip())
 
     def action_effort(self, wanted: str = "") -> None:
-        if wanted not in ("auto", "low", "high", "max"):
+        if not wanted:
             self.action_model()
+            return
+        if wanted not in ("auto", "low", "high", "max"):
+            self.notify(f"/effort is low, high, max or auto, not {wanted}", severity="warning", markup=False)
             return
         self.runs.change(effort=wanted)
         self.show_state()
@@ -66,7 +77,15 @@ class MainActions(Screen[None]):
             return
         self.runs.session_id, self.runs.latest, self.runs.last = "", False, {}
         self.conversation.clear()
+        self._forget_journey()
         self.status.phase("new conversation")
+
+    def _forget_journey(self) -> None:
+        """The rail and the plan belong to the conversation that was left."""
+        if self.rail is not None:
+            self.rail.clear()
+        if self.plan is not None:
+            self.plan.show(())
 
     # ------------------------------------------------------------------ sessions
 
@@ -96,6 +115,7 @@ class MainActions(Screen[None]):
         finally:
             store.close()
         self.runs.session_id, self.runs.latest, self.runs.last = info.id, False, {}
+        self._forget_journey()
         if model and self.runs.options is not None and not self.runs.model_given:
             self.runs.change(model=model)
         self.show_session()
@@ -120,8 +140,11 @@ class MainActions(Screen[None]):
         past.end_step()
         self.conversation.show_past(past)
 
-    @work
+    @work(exclusive=True, group="rewind")
     async def action_rewind(self) -> None:
+        while self.runs.driver.stopping:
+            self.status.phase("Stopping; then back to an earlier turn")
+            await asyncio.sleep(_STOPPING_S)
         if not self.runs.session_id:
             self.notify("there is nothing to go back to yet", markup=False)
             return
@@ -275,7 +298,7 @@ class MainActions(Screen[None]):
         except (WhimbrelError, OSError) as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        self.prompt.area.set_whole(self.prompt.area.pastes.chip_for(text) if len(text) > 20_000 else text)
+        self.prompt.area.set_whole(self.prompt.area.pastes.fitting(text))
 
     @work
     async def action_leave(self) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -20,14 +21,14 @@ from textual.widgets.option_list import Option
 from ...agent.events import PermissionAnswer, PermissionRequest
 from ...tools.base import Question
 from ..asking_answers import answers_for
-from .dialog import Dialog, plain
+from .dialog import Dialog, T, plain
 
 QUIET_S = 0.5
 _MARK = {"allow": "✓", "ask": "?", "deny": "✗"}
 
 
-class Asking(Dialog[PermissionAnswer | str]):
-    """A dialog that is deaf until its quiet period is over."""
+class Quiet(Dialog[T]):
+    """A dialog that comes by itself, and is deaf until its quiet period is over."""
 
     deaf_hint: ClassVar[str] = "waiting until nothing is typed ..."
 
@@ -62,6 +63,10 @@ class Asking(Dialog[PermissionAnswer | str]):
     def typed_ahead(self) -> None:
         """Something was pressed while deaf: it went nowhere, and the quiet period begins again."""
         self._until = time.monotonic() + QUIET_S
+
+
+class Asking(Quiet[PermissionAnswer | str]):
+    """A request or question of a run; it goes when the run does."""
 
 
 def choices(texts: Iterable[str]) -> OptionList:
@@ -143,7 +148,7 @@ class QuestionDialog(Asking):
     def __init__(self, question: Question) -> None:
         super().__init__()
         self.question = question
-        self._input = Input(placeholder="an answer in your own words", id="own-answer")
+        self._input = Input(placeholder="an answer in your own words", id="own-answer", select_on_focus=False)
 
     def body(self) -> Iterable[Widget]:
         yield plain(self.question.text)
@@ -158,6 +163,13 @@ class QuestionDialog(Asking):
             self.query_one(OptionList).focus()
         else:
             self._input.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters begin an answer in the person's own words, wherever the mark is."""
+        if not self.deaf and event.is_printable and event.character and not self._input.has_focus:
+            event.stop()
+            self._input.focus()
+            self._input.insert_text_at_cursor(event.character)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()

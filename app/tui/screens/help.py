@@ -32,11 +32,13 @@ class HelpScreen(Dialog[None]):
         self._own = own
 
     def body(self) -> Iterable[Widget]:
-        lines = [f"{keys.replace(',', ', '):<28} {key.label:<34} {key.id}" for key, keys in in_use(self._own)]
+        rows = [(keys.replace(",", ", "), key.label, key.id) for key, keys in in_use(self._own)]
+        wide, room = (max(len(row[column]) for row in rows) for column in (0, 1))
+        lines = [f"{keys:<{wide}}  {label:<{room}}  {name}" for keys, label, name in rows]
         yield plain("Everywhere (last column: the name for the settings)", "head")
         yield plain("\n".join(lines))
         yield plain("In the prompt", "head")
-        yield plain("\n".join(f"{keys:<30} {what}" for keys, what in _PROMPT))
+        yield plain("\n".join(f"{keys:<{wide}}  {what}" for keys, what in _PROMPT))
         yield plain("Commands", "head")
         yield plain("\n".join(f"/{each.name:<14} {each.hint}" for each in COMMANDS))
         yield plain("Mouse", "head")

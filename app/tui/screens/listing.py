@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
@@ -14,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from ....sandbox.base.errors import WhimbrelError
 from .dialog import Head
 
 V = TypeVar("V")
@@ -97,7 +99,10 @@ class Listing(ModalScreen[T], Generic[T, V]):
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "search":
             event.stop()
-            self.fill(self.rows(event.value.strip()))
+            try:
+                self.fill(self.rows(event.value.strip()))
+            except (WhimbrelError, OSError, sqlite3.Error) as error:
+                self.hint(error.one_line() if isinstance(error, WhimbrelError) else str(error))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()

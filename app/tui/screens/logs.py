@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...paths import state_dir
+from ..widgets.plain_text import counted
 from .listing import Listing, Row
 from .pager import PagerScreen
 
@@ -17,13 +18,16 @@ class LogsScreen(Listing[None, Path]):
 
     def __init__(self, output: Path) -> None:
         super().__init__()
+        self._output = output
         self._files = list(_files(output))
 
     def rows(self, wanted: str) -> Iterable[Row[Path]]:
         for path in self._files:
             if wanted in str(path):
                 size = path.stat().st_size if path.exists() else 0
-                yield Row(f"{path.parent.name}/{path.name}", path, f"{size:,} bytes")
+                inside = path.is_relative_to(self._output)
+                name = str(path.relative_to(self._output)) if inside else f"{path.parent.name}/{path.name}"
+                yield Row(name, path, counted(size, "byte"))
 
     def chosen(self, row: Row[Path]) -> None:
         self.app.push_screen(PagerScreen(row.value))
@@ -31,7 +35,7 @@ class LogsScreen(Listing[None, Path]):
 
 def _files(output: Path) -> Iterable[Path]:
     if output != Path() and output.is_dir():
-        yield from sorted(path for path in output.rglob("*") if path.is_file())
+        yield from sorted(path for path in output.rglob("*") if path.is_file() and path.name != ".gitignore")
     crashes = state_dir() / "crashes"
     if crashes.is_dir():
         yield from sorted(crashes.glob("*.txt"), reverse=True)[:20]

@@ -149,6 +149,8 @@ class MainScreen(MainActions, Screen[None]):
         self._tick.pause()
         self.conversation.end_step()
         self.status.end()
+        if self.rail is not None:
+            self.rail.end()
         self._asked.clear()
         self.app.close_dialogs()
         if end.problem:
@@ -273,11 +275,19 @@ class MainScreen(MainActions, Screen[None]):
         if twice:
             self.action_rewind()
         elif self.runs.driver.running:
-            self._queued.clear()
+            self._take_back_queued()
             self.runs.driver.stop()
             self.status.phase("Stopping")
         elif not self.prompt.area.text:
             self.status.phase("Esc again: go back to an earlier turn")
+
+    def _take_back_queued(self) -> None:
+        """What waited for the end of the run goes back into the prompt: it was not sent."""
+        if self._queued:
+            waited = [*self._queued, self.prompt.area.expanded()]
+            self._queued.clear()
+            area = self.prompt.area
+            area.set_whole(area.pastes.fitting("\n\n".join(text for text in waited if text.strip())))
 
     def action_interrupt(self) -> None:
         """Ctrl-C: copies what is selected, else clears the prompt, else says how to leave; twice leaves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -59,9 +60,14 @@ class WatchScreen(Screen[None]):
         self._store.close()
 
     def _look(self) -> None:
-        info = self._store.find(self._session_id)
+        try:
+            info = self._store.find(self._session_id)
+            follow(self._fresh(), self.conversation)
+        except (WhimbrelError, sqlite3.Error) as error:
+            text = error.message if isinstance(error, WhimbrelError) else str(error)
+            self._head.update(f"{self._session_id} cannot be followed: {text}")
+            return
         self._head.update(f"watching {info.id} · {info.status} · {info.model} · {info.title}")
-        follow(self._fresh(), self.conversation)
 
     def _fresh(self) -> Iterator[SessionEvent]:
         for event in self._store.events(self._session_id, after=self._last):

@@ -15,7 +15,8 @@ from textual.widget import Widget
 from ....sandbox.base.errors import WhimbrelError
 from ...permissions.steering import KINDS, MEANING, find_steering
 from ...trust import TrustStore, remember_trust
-from .dialog import Dialog, plain
+from .asking import Quiet
+from .dialog import plain
 
 _GROUPS = ("needed", "sandbox")
 _LOCAL_SERVERS = (
@@ -27,9 +28,10 @@ _LOCAL_SERVERS = (
 _LOOK_S = 2.0
 
 
-class WelcomeScreen(Dialog[None]):
+class WelcomeScreen(Quiet[None]):
     title_text = "Welcome to Whimbrel"
     hint_text = "Esc begins · T trusts this repository · /model chooses a model"
+    deaf_hint = hint_text
     wide = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("t", "trust", "Trust")]
 
@@ -53,6 +55,9 @@ class WelcomeScreen(Dialog[None]):
     def on_mount(self) -> None:
         self._look_at_machine()
         self._look_for_models()
+
+    def listen(self) -> None:
+        self.query_one(".dialog-body").focus()
 
     @work
     async def _look_at_machine(self) -> None:

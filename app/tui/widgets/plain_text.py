@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-__all__ = ["clean", "clean_line", "link_target", "one_line"]
+__all__ = ["clean", "clean_line", "counted", "link_target", "one_line"]
 
 ESCAPE = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # CSI
@@ -63,6 +63,11 @@ def overwritten(line: str) -> str:
                 kept.append(character)
         line = "".join(kept)
     return line
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def one_line(text: str, limit: int = 500) -> str:

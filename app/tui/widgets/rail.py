@@ -78,6 +78,13 @@ class Rail(StripsWidget):
         self.state.version += 1
         self.refresh()
 
+    def end(self) -> None:
+        """The run is over; where it told no result, it was stopped."""
+        if self.state.running:
+            self.state.end("stopped")
+            if self.is_mounted:
+                self._show()
+
     def clear(self) -> None:
         """For another session."""
         self.state = RailState(clock=self.state.clock, window=self.state.window)

@@ -79,6 +79,10 @@ class RailState:
     began: float | None = None
     ended: float | None = None
     version: int = 0
+    _in_job: bool = False
+    """A job goes on: its agent's end is not its own."""
+    _turn: int = 0
+    """Where in ``legs`` this run begins: it goes on with no leg of an earlier one."""
     _tests_bad: bool = False
     _open: dict[str, Leg] = field(default_factory=dict[str, Leg])
     """Legs by the calls that run in them."""
@@ -110,6 +114,10 @@ class RailState:
             self._see_json(event.data)
         elif event.kind == "phase":
             self._begin()
+            if not self._in_job:
+                self._in_job = True
+                self.usage, self.step, self.attempt = UsageTotals(), 0, 1
+                self._turn, self._tests_bad = len(self.legs), False
             self._close_all()
             kind = _JOB_LEGS.get(event.phase)
             if kind:
@@ -120,7 +128,7 @@ class RailState:
                 leg.detail = one_line(event.text, 120)
                 self.version += 1
         elif event.kind == "result":
-            self._end(str(event.data.get("status", "done")))
+            self.end(str(event.data.get("status", "done")))
 
     def _see_json(self, data: Mapping[str, Any]) -> None:
         model = _MODELS.get(str(data.get("kind", "")))
@@ -160,7 +168,8 @@ class RailState:
             self._note(event.text, bad=True)
         elif isinstance(event, RunFinished):
             self.usage = event.usage
-            self._end(event.status)
+            if not self._in_job:
+                self.end(event.status)
         elif getattr(event, "kind", "") == "usage":
             self._see_usage(cast("Any", event).model_dump())
         elif getattr(event, "kind", "") == "step_discarded":
@@ -182,7 +191,11 @@ class RailState:
         kind = LEG_OF.get(event.name)
         if kind is None:
             return
-        if kind == "patch" and self._tests_bad and any(leg.kind == "patch" for leg in self.legs):
+        if (
+            kind == "patch"
+            and self._tests_bad
+            and any(leg.kind == "patch" for leg in self.legs[self._turn :])
+        ):
             self.attempt += 1
             self._tests_bad = False
             leg = self._leg("retry", f"attempt {self.attempt}")
@@ -228,13 +241,16 @@ class RailState:
             self.began, self.ended, self.status = self.clock(), None, ""
 
     def _leg(self, kind: str, detail: str) -> Leg:
-        last = self.legs[-1] if self.legs else None
+        last = self.legs[-1] if len(self.legs) > self._turn else None
         if last is not None and last.kind == kind and kind != "retry" and last.attempt == self.attempt:
+            if last.ended is not None:
+                last.began += self.clock() - last.ended  # what lay between was no work of this kind
             last.ended, last.state, last.detail = None, "running", detail or last.detail
             self.version += 1
             return last
         leg = Leg(kind, self.clock(), detail=detail, attempt=self.attempt)
         self.legs.append(leg)
+        self._turn = max(0, self._turn - max(0, len(self.legs) - MOST_LEGS))
         del self.legs[:-MOST_LEGS]
         self.version += 1
         return leg
@@ -250,8 +266,10 @@ class RailState:
                 leg.ended, leg.state = self.clock(), "done"
         self._open.clear()
 
-    def _end(self, status: str) -> None:
+    def end(self, status: str) -> None:
+        """Nothing runs any more; ``status`` says how it ended."""
         self._close_all()
+        self._in_job = False
         self.ended, self.status, self.waiting = self.clock(), status, False
         self.version += 1
 

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from .expandable import Expandable, seconds, spread, styled
-from .plain_text import clean
+from .plain_text import clean, counted
 from .strips_widget import Lines, Row, row_of
 
 __all__ = ["Reasoning"]
@@ -121,7 +121,7 @@ class Reasoning(Expandable):
         else:
             title, took = "Thought", self._took
         sign = "▾" if self.expanded else "▸"
-        right = "  ".join(part for part in (f"{self._words + 1:,} words", seconds(took)) if part)
+        right = "  ".join(part for part in (counted(self._words + 1, "word"), seconds(took)) if part)
         return spread(styled(f"{sign} {title}", "head"), styled(right, "muted"), width)
 
     def strips_for(self, width: int) -> Sequence[Strip]:

@@ -12,7 +12,7 @@ from textual.content import Content, Span
 from .code_style import language_of
 from .expandable import styled
 from .markdown_lines import CodeLines
-from .plain_text import clean, one_line
+from .plain_text import clean, counted, one_line
 
 __all__ = ["body_of", "outcome_of", "subject_line", "went_badly"]
 
@@ -50,15 +50,15 @@ def outcome_of(name: str, data: Any, text: str, *, is_error: bool) -> str:
     if name == "run_tests":
         return ", ".join(f"{count} {kind}" for kind, count in _dict(fields.get("counts")).items())
     if name == "search" and "total_lines" in fields:
-        return f"{fields['total_lines']} in {fields.get('total_files', 0)} files"
+        return f"{fields['total_lines']} in {counted(int(fields.get('total_files') or 0), 'file')}"
     if name == "read" and "lines" in fields:
         return f"{fields.get('start')}-{fields.get('end')} of {fields.get('total_lines')}"
     if name == "glob":
-        return f"{fields.get('total', 0)} files"
+        return counted(int(fields.get("total") or 0), "file")
     if name == "repair":
         return str(fields.get("status", "")).replace("_", " ")
     if name == "locate":
-        return f"{len(_list(fields.get('locations')))} places"
+        return counted(len(_list(fields.get("locations"))), "place")
     if name in ("edit", "multi_edit", "write") and fields.get("changed_lines"):
         first, last = [*_list(fields["changed_lines"]), 0, 0][:2]
         return "created" if fields.get("created") else f"lines {first}-{last}"
