@@ -234,34 +234,25 @@ def sampling_of(folder: Path) -> tokens.Sampling:
     Raises:
         ConfigError: a value that means nothing.
     """
-    path = folder / _GENERATION
-    if not path.is_file():
+    try:
+        data: Any = json.loads((folder / _GENERATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return VENDOR
+    given = cast(dict[str, Any], data) if isinstance(data, dict) else {}
+    named = {
+        name: given[name]
+        for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+        if isinstance(given.get(name), int | float) and not isinstance(given[name], bool)
+    }
+    if isinstance(named.get("top_k"), float):
+        named["top_k"] = int(named["top_k"])
+    sampling = replace(VENDOR, **named)
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="make it readable") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is no JSON", hint="download it again, or remove it") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} is no JSON object", hint="download it again, or remove it")
-    given = cast(dict[str, Any], data)
-    named: dict[str, float] = {}
-    for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty"):
-        value = given.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(f"{path}: {name} is no number", hint="correct or remove the value")
-        named[name] = value
-    try:
-        if "top_k" in named:
-            named["top_k"] = int(named["top_k"])
-        sampling = replace(VENDOR, **named)
         sampling.check(1)
-    except (InvalidRequest, ValueError, OverflowError) as error:
-        said = error.message if isinstance(error, InvalidRequest) else "top_k is no whole number"
-        raise ConfigError(f"{path}: {said}", hint="correct or remove the value") from error
+    except InvalidRequest as error:
+        raise ConfigError(
+            f"{folder / _GENERATION}: {error.message}", hint="correct or remove the value"
+        ) from error
     return sampling
 
 

@@ -14,7 +14,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from whimbrel.app.cli import main
-from whimbrel.engine.kimi.answering import VENDOR, sampling_of
 from whimbrel.engine.kimi.config import load_config, parse_config
 from whimbrel.engine.kimi.load import LoadOptions, load_runner
 from whimbrel.engine.kimi.protocol import Chunk
@@ -349,17 +348,6 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
     # The encoder file is of use, and not needed.
     assert ended.value.code == (0 if name == "encoding_k3.py" else 4), said
     assert name == "encoding_k3.py" or name in said.partition("missing:")[2]
-
-
-@pytest.mark.parametrize(
-    "content", ['{"temperature": "hot"}', '{"top_p": -1}', '{"top_k": 1e999}', "{", "[1]", '{"top_p": true}']
-)
-def test_a_sampling_file_that_is_damaged_is_not_passed_over(content: str, tmp_path: Path) -> None:
-    assert sampling_of(tmp_path) == VENDOR
-    (tmp_path / "generation_config.json").write_text(content)
-    with pytest.raises(ConfigError, match=r"generation_config\.json") as told:
-        sampling_of(tmp_path)
-    assert told.value.hint
 
 
 @pytest.mark.parametrize("command", [["engine", "tiny"], ["engine", "quantize"]])
