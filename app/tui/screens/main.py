@@ -284,7 +284,7 @@ class MainScreen(MainActions, Screen[None]):
     def _take_back_queued(self) -> None:
         """What waited for the end of the run goes back into the prompt: it was not sent."""
         if self._queued:
-            waited = [*self._queued, self.prompt.area.expanded()]
+            waited = [*(text for text, _ in self._queued), self.prompt.area.expanded()]
             self._queued.clear()
             area = self.prompt.area
             area.set_whole(area.pastes.fitting("\n\n".join(text for text in waited if text.strip())))
