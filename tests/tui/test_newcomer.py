@@ -58,7 +58,7 @@ async def test_letters_answer_a_question_in_the_persons_own_words(tui: Open):
 
 async def test_what_waited_for_a_run_goes_back_into_the_prompt_when_it_is_stopped(tui: Open):
     async with tui() as it:
-        it.app.main._queued += ["second thing"]
+        it.app.main._queued += [("second thing", "")]
         it.app.main._take_back_queued()
         assert it.app.main.prompt.area.text == "second thing" and not it.app.main._queued
 
