@@ -22,6 +22,8 @@ BLOCK = 256
 """Tokens per call while a prompt is read."""
 _CONTROL = 1 << 3
 _PIECE = 512
+_PENALISED = 4096
+"""Tokens of the answer, the last ones, that count for repetition, frequency and presence."""
 
 
 class GrammarRefused(NativeFailure):
@@ -326,7 +328,12 @@ class _Run:
         api, how = self._api, self._wanted.sampling
         parts: list[Any] = []
         if (how.repetition, how.frequency, how.presence) != (1.0, 0.0, 0.0):
-            parts.append(api.llama_sampler_init_penalties(-1, how.repetition, how.frequency, how.presence))
+            size = self._vocabulary.size
+            parts.append(
+                api.llama_sampler_init_penalties(
+                    size, _PENALISED, how.repetition, how.frequency, how.presence
+                )
+            )
         if how.temperature <= 0:
             return [*parts, api.llama_sampler_init_greedy()]
         return [

@@ -127,6 +127,12 @@ def test_a_real_model_answers_both_forms_and_stops_when_nobody_listens() -> None
             stopped = client.chat.completions.create(**greedy, stop=[stop])
             assert stopped.choices[0].message.content == text.partition(stop)[0]
             assert stopped.choices[0].finish_reason == "stop"
+            again: Any = {**greedy, "messages": [{"role": "user", "content": "yes " * 30}], "max_tokens": 60}
+            said, varied = (
+                (client.chat.completions.create(**again, **more).choices[0].message.content or "").split()
+                for more in ({}, {"frequency_penalty": 2.0, "extra_body": {"repetition_penalty": 1.8}})
+            )
+            assert len(set(varied)) / len(varied) > len(set(said)) / len(said)
             formed = client.chat.completions.create(
                 model="smollm2",
                 messages=hello,
