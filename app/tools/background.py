@@ -1,4 +1,4 @@
-"""Commands that run on while the model does other things."""
+"""Commands that run on while the model does other things, and what a running one prints."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ...sandbox.base.results import ExecResult, RunHandle
+from .base import Progress
 
 __all__ = ["Job"]
 
+OUTPUT = "output"
+"""The phase of progress that is the last line a command has printed."""
 _UNREAD_BYTES = 48 << 10
+_TELL_EVERY_S = 0.3
+_TOLD_BYTES = 4096
+_LINE_CHARACTERS = 400
 
 
 class Job:
@@ -65,6 +71,23 @@ class Job:
         """Ends its whole process tree."""
         await self._handle.kill()
         return await asyncio.shield(self._end)
+
+
+async def tell_output(
+    handle: RunHandle, progress: Callable[[Progress], None], clean: Callable[[bytes], str]
+) -> None:
+    """Passes on the last line a command has printed, a few times a second, until its output ends."""
+    tail, told = b"", 0.0
+    async for chunk in handle.output():
+        tail = (tail + chunk)[-_TOLD_BYTES:]
+        now = time.monotonic()
+        if now - told < _TELL_EVERY_S:
+            continue
+        lines = clean(tail).split("\n")
+        line = next((each.strip() for each in reversed(lines) if each.strip()), "")
+        if line:
+            told = now
+            progress(Progress(OUTPUT, line[:_LINE_CHARACTERS]))
 
 
 def _seen(task: asyncio.Future[Any]) -> None:

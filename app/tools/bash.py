@@ -19,7 +19,7 @@ from ...sandbox.base.process import base_environment, missing_variable_hint, ren
 from ...sandbox.base.render import clean_text
 from ...sandbox.base.results import ExecResult
 from ...sandbox.protocol import run_to_end
-from .background import Job
+from .background import Job, tell_output
 from .base import PermissionClass, ToolArguments, ToolContext, ToolResult
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -72,7 +72,16 @@ class BashTool:
             return await _start(context, argv, arguments)
         tree = await context.workspace.snapshot()
         limit = _time_limit(context, arguments.timeout_s or DEFAULT_TIMEOUT_S)
-        result = await run_to_end(context.sandbox, argv, timeout_s=limit, label="bash")
+        handle = await context.sandbox.run(argv, timeout_s=limit, label="bash")
+        told = asyncio.ensure_future(tell_output(handle, context.progress, clean_text))
+        try:
+            result = await handle.wait()
+        except BaseException:
+            await handle.kill()
+            raise
+        finally:
+            told.cancel()
+            await asyncio.wait((told,))
         return await _finished(context, result, tree)
 
 

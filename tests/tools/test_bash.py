@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from whimbrel.app.tools.background import Job
-from whimbrel.app.tools.base import ToolContext, ToolResult
+from whimbrel.app.tools.base import Progress, ToolContext, ToolResult
 from whimbrel.app.tools.bash import BashArguments, BashTool
 from whimbrel.app.tools.read import ReadArguments, ReadTool
 from whimbrel.sandbox.base.errors import BudgetExceeded, SandboxDied, ToolError
@@ -51,6 +51,18 @@ async def test_output_exit_code_and_evidence_of_a_command(make_context: Any) -> 
     assert row.tree == context.workspace.base.tree
     assert row.fresh_process and row.sandbox_kind == "host"
     assert context.fetch(result.data["log_artifact"]) == b"x = 1\noops\n"
+
+
+async def test_what_a_running_command_prints_is_told_line_by_line_and_cleaned(make_context: Any) -> None:
+    context: ToolContext = await make_context({})
+    told: list[Progress] = []
+    context.progress = told.append
+    await bash(context, "printf 'one\\n\\033[31mtwo\\033[0m\\n\\n'; sleep 0.2")
+    assert [(each.phase, each.text) for each in told] == [("output", "two")]
+    told.clear()
+    result = await bash(context, "yes | head -c 3000000; echo end >&2; exit 3")
+    assert result.data["exit_code"] == 3
+    assert len(told) < 30
 
 
 async def test_a_silent_command_says_so_and_keeps_nothing(make_context: Any) -> None:

@@ -60,6 +60,7 @@ async def test_no_tool_takes_a_path_that_is_none_or_leads_out(make_context: Make
         ("artifact:abc", "x", "kept outputs"),
         ("big.txt", "x" * (MAX_BYTES + 1), "too large"),
     ],
+    ids=["nul", "line-break", "escape", "artifact", "big"],
 )
 async def test_files_nobody_wants_are_not_made(
     make_context: MakeContext, path: str, new: str, said: str
