@@ -64,6 +64,8 @@ class PromptArea(TextArea):
             compact=True, tab_behavior="focus", highlight_cursor_line=False, placeholder=placeholder,
             id="prompt",
         )  # fmt: skip
+        # A cursor that blinks repaints twice a second for as long as nobody does anything.
+        self.cursor_blink = False
         self.pastes = Pastes()
         self._folder = folder
         self.history_of_prompts = history
