@@ -79,6 +79,11 @@ class WhimbrelApp(App[int]):
             with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     loop.add_signal_handler(number, self._signalled, number)
+        self.app_resume_signal.subscribe(self, self._repaint)
+
+    def _repaint(self, _: object) -> None:
+        """Back from the shell: nothing of what was on the screen is there any more."""
+        self.screen.refresh(layout=True)
 
     def _signalled(self, number: signal.Signals) -> None:
         self.run_worker(self.leave(128 + number), exclusive=False)
