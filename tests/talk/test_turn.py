@@ -171,7 +171,7 @@ def test_sigterm_ends_the_command_tree_with_143_and_the_session_goes_on(
     calc: Repo, talk: Talk, tmp_path: Path, home: dict[str, str]
 ):
     mark = tmp_path / "running"
-    script = f"echo $$ > {mark}; sed -i s/-/+/ calc.py; sleep 300 & sleep 300"
+    script = f"sed -i s/-/+/ calc.py; echo $$ > {mark}; sleep 300 & sleep 300"
     with server(lambda _: completion(calls=[("c1", "bash", {"command": script, "timeout_s": 200})])) as model:
         command = [*WHIMBREL, *options(calc, tmp_path / "first"), "wait", "--model", model.model()]
         process = subprocess.Popen(
