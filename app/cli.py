@@ -10,12 +10,13 @@ import sys
 
 try:
     import errno
-    import importlib
     import os
     from pathlib import Path
     from typing import Any, NoReturn
 
     import click
+
+    from .lazy_group import lazy_group
 except KeyboardInterrupt:
     # Loading takes a moment, and whoever thinks better of it then wants no traceback either.
     sys.stderr.write("whimbrel: cancelled\n")
@@ -58,35 +59,6 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
-    """A click group that knows its commands' help lines without importing them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = _COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        module = importlib.import_module(f"..commands.{entry[0]}", package=f"{__package__}.cli")
-        return getattr(module, entry[1])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], _COMMANDS, 1)
-            meant = f" Did you mean '{near[0]}'?" if near else ""
-            ctx.fail(f"No such command '{args[0]}'.{meant}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry[2]) for name, entry in _COMMANDS.items()])
-
-
 def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         from .version import __version__
@@ -96,7 +68,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=lazy_group(_COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with `whimbrel doctor`, then `whimbrel fix-issue --repo DIR`.",
 )

@@ -63,6 +63,9 @@ class Daemon:
         self.api.close()
 
 
+_LOOKING = "looking for it"
+
+
 async def ask(doing: str, call: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Runs one blocking SDK call in a thread.
 
@@ -133,9 +136,8 @@ def unreachable(error: BaseException, doing: str) -> SandboxUnavailable:
             "this user may not use the container daemon's socket",
             hint="add the user to the docker group and log in again, or use rootless Docker or Podman",
         )
-    return SandboxUnavailable(
-        f"no container daemon answers at {daemon_address()} ({doing})", hint=HOW_TO_START
-    )
+    during = "" if doing == _LOOKING else f" any more ({doing})"
+    return SandboxUnavailable(f"no container daemon answers at {daemon_address()}{during}", hint=HOW_TO_START)
 
 
 def daemon_address() -> str:
@@ -165,7 +167,7 @@ async def connect() -> Daemon:
     Raises:
         SandboxUnavailable: none answers; one line and how to start one.
     """
-    return await ask("looking for it", _connect)
+    return await ask(_LOOKING, _connect)
 
 
 def _connect() -> Daemon:

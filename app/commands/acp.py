@@ -11,40 +11,15 @@ import click
 from .shared import (
     check_sandbox,
     common_fields,
-    limit_options,
-    model_options,
-    permission_options,
     permission_rules,
-    python_option,
-    sandbox_options,
     settings_options,
     settle,
-    tests_option,
-    tool_options,
+    turn_options,
 )
 
 
 @click.command("acp", short_help="The agent for editors that speak the Agent Client Protocol.")
-@tests_option
-@python_option
-@click.option(
-    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
-)
-@model_options
-@sandbox_options
-@click.option(
-    "--max-steps",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="Questions to the model in a turn.",
-)
-@limit_options
-@tool_options
-@permission_options
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
-)
+@turn_options
 @settings_options
 @click.pass_context
 def command(ctx: click.Context, **given: Any) -> None:

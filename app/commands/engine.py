@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 
 import click
 
 from ...sandbox.base.errors import ConfigError
+from ..lazy_group import lazy_group
 
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: (module below app.commands, attribute, one line for --help)
@@ -38,24 +38,6 @@ def need_native() -> None:
         )
 
 
-class EngineGroup(click.Group):
-    """Knows its commands' help lines without importing them (numpy alone takes a tenth of a second)."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = _COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        module = importlib.import_module(f".{entry[0]}", package=__package__)
-        return getattr(module, entry[1])
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry[2]) for name, entry in _COMMANDS.items()])
-
-
-@click.group(cls=EngineGroup)
+@click.group(cls=lazy_group(_COMMANDS))
 def group() -> None:
     """Tools of the native engine: checkpoints of the Kimi K3 family on this machine."""

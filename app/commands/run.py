@@ -10,20 +10,14 @@ import click
 from .shared import (
     check_sandbox,
     common_fields,
-    limit_options,
-    model_options,
     not_empty,
     path_given,
-    permission_options,
     permission_rules,
-    python_option,
     repository_options,
     said,
-    sandbox_options,
     settings_options,
     settle,
-    tests_option,
-    tool_options,
+    turn_options,
 )
 
 if TYPE_CHECKING:
@@ -49,26 +43,7 @@ if TYPE_CHECKING:
     "--picture", "pictures", multiple=True, callback=not_empty, metavar="FILE",
     help="A PNG, JPEG, GIF or WebP file for the model to look at; may be given several times.",
 )  # fmt: skip
-@tests_option
-@python_option
-@click.option(
-    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
-)
-@model_options
-@sandbox_options
-@click.option(
-    "--max-steps",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="Questions to the model.",
-)
-@limit_options
-@tool_options
-@permission_options
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
-)
+@turn_options
 @click.option("--output", metavar="PATH", callback=path_given, help="Folder for result.json and patch.diff.")
 @click.option("--apply", "apply_patch", is_flag=True, help="Apply what was changed to the working tree.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on standard output, nothing else there.")

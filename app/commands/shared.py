@@ -197,6 +197,32 @@ permission_options = together(
 )
 
 
+trust_option = click.option(
+    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
+)
+turn_options = together(
+    tests_option,
+    python_option,
+    trust_option,
+    model_options,
+    sandbox_options,
+    click.option(
+        "--max-steps",
+        type=click.IntRange(1, 10_000),
+        default=100,
+        show_default=True,
+        help="Questions to the model for each prompt.",
+    ),
+    limit_options,
+    tool_options,
+    permission_options,
+    click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
+    ),
+)
+"""Of every command that runs turns of a conversation."""
+
+
 def permission_rules(given: dict[str, Any]) -> tuple[Any, ...]:
     """The rules of ``--allow``, ``--ask`` and ``--deny``.
 

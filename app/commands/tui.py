@@ -11,17 +11,11 @@ import click
 
 from .shared import (
     check_sandbox,
-    limit_options,
-    model_options,
     not_empty,
-    permission_options,
     permission_rules,
-    python_option,
     repository_top,
-    sandbox_options,
     settings_options,
-    tests_option,
-    tool_options,
+    turn_options,
 )
 
 if TYPE_CHECKING:
@@ -38,23 +32,7 @@ if TYPE_CHECKING:
 @click.option("--serve", is_flag=True, help="In a browser on this machine, at an address with a token.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Of --serve.  [default: 8765, or any free one]")
 @click.option("--theme", callback=not_empty, metavar="NAME", help="Colours for this time.")
-@tests_option
-@python_option
-@click.option(
-    "--trust", is_flag=True, help="Obey what the repository configures (recipe, Dockerfile, settings)."
-)
-@model_options
-@sandbox_options
-@click.option(
-    "--max-steps", type=click.IntRange(1, 10_000), default=100, show_default=True,
-    help="Questions to the model, for each prompt.",
-)  # fmt: skip
-@limit_options
-@tool_options
-@permission_options
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For models that take one."
-)
+@turn_options
 @settings_options
 @click.pass_context
 def command(ctx: click.Context, directory: str, **given: Any) -> None:

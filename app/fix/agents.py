@@ -216,7 +216,7 @@ def show_event(event: AgentEvent, watch: Watch, takes_tiers: bool) -> None:
     if isinstance(event, ToolProgress):
         tell("progress", event.text)
     elif isinstance(event, ToolStarted):
-        tell("progress", event.name)
+        tell("progress", f"tool {event.name}")
     elif isinstance(event, StepStarted) and takes_tiers:
         tell("progress", f"step {event.step} ({event.effort}: {event.reason})")
     elif isinstance(event, ModelNotice):

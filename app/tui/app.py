@@ -7,10 +7,10 @@ import contextlib
 import os
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,7 +23,9 @@ from textual.widget import Widget
 from textual.worker import WorkerFailed
 
 from .collecting import CalmCollector
+from .crash import write_crash
 from .driver import AskedPermission
+from .hangup import HangupWatch
 from .keys import keymap
 from .runs import Launch, Runs
 from .screens.main import MainScreen
@@ -80,6 +82,24 @@ class WhimbrelApp(App[int]):
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     loop.add_signal_handler(number, self._signalled, number)
         self.app_resume_signal.subscribe(self, self._repaint)
+        if not self.is_headless and HangupWatch.possible():
+            HangupWatch(partial(self._hung_up, loop), self._end_now).start()
+
+    def _hung_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and so does the program
+            loop.call_soon_threadsafe(self._signalled, signal.SIGHUP)
+
+    def _end_now(self) -> None:
+        """The terminal is gone and the interface did not end: its run does, then the process."""
+        self.runs.driver.stop()
+        self.runs.driver.wait(_STOP_S)
+        os._exit(128 + signal.SIGHUP)
+
+    def release_input(self) -> None:
+        """Ends the thread that reads keys, which an interface that broke in the middle leaves running."""
+        ended = getattr(self._driver, "exit_event", None)
+        if ended is not None:
+            ended.set()
 
     def _repaint(self, _: object) -> None:
         """Back from the shell: nothing of what was on the screen is there any more."""
@@ -359,24 +379,6 @@ def load_widgets() -> None:
     _ = (_permissions, plan_view, rail, reasoning, streaming_markdown, tool_card)
 
 
-def write_crash(error: Exception) -> Path | None:
-    """The traceback in the state folder; None where that cannot be written."""
-    from ...sandbox.base.errors import WhimbrelError
-    from ...sandbox.base.files import atomic_write
-    from ...sandbox.base.secrets import redact
-    from ..paths import state_dir
-
-    text = redact("".join(traceback.format_exception(error)))
-    try:
-        folder = state_dir() / "crashes"
-        folder.mkdir(exist_ok=True, mode=0o700)
-        path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-        atomic_write(path, text.encode("utf-8", "backslashreplace"), mode=0o600)
-    except (OSError, WhimbrelError):
-        return None
-    return path
-
-
 def run_tui(launch: Launch) -> int:
     """Runs the interface to its end and returns the exit code."""
     app = WhimbrelApp(launch)
@@ -385,6 +387,7 @@ def run_tui(launch: Launch) -> int:
     try:
         code = app.run(inline=launch.inline, inline_no_clear=True)
     finally:
+        app.release_input()
         app.runs.driver.stop()
         app.runs.driver.wait(_STOP_S)
     if app.runs.session_id and "TEXTUAL_DRIVER" not in os.environ:  # in a browser nobody would read it

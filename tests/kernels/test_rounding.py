@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("numpy", reason="comes with the `native` extra")
-
 import numpy as np
+import pytest
 from whimbrel.kernels import mxfp4
 from whimbrel.kernels.arrays import KernelError
 from whimbrel.kernels.mxfp4 import reference, vectorised

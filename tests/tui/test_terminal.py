@@ -255,3 +255,21 @@ def test_a_fault_of_the_whole_screen_ends_in_one_line_with_the_terminal_as_it_wa
     told = screen.replace("\n", "")
     assert "whimbrel: internal error: RuntimeError: broken [/red] (traceback: " in told
     assert "hunter2" not in screen and "Traceback" not in screen
+
+
+def test_a_terminal_that_goes_away_without_a_signal_ends_the_program(buggy: Repo, home: dict[str, str]):
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        TUI.split(), cwd=buggy.root, env={**home, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        seen = b""
+        while b"Send" not in seen:
+            seen += os.read(ours, 65536)
+        os.close(ours)
+        assert process.wait(60) == 128 + signal.SIGHUP
+    finally:
+        process.kill()
+        process.wait()

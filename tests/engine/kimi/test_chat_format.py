@@ -9,9 +9,6 @@ import json
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("tiktoken", reason="comes with the `native` extra")
-
 from whimbrel.engine.chat import (
     ImagePart,
     Message,

@@ -6,9 +6,6 @@ import itertools
 import json
 
 import pytest
-
-pytest.importorskip("tiktoken", reason="comes with the `native` extra")
-
 from whimbrel.engine.chat import (
     Message,
     ModelNotice,

@@ -6,13 +6,9 @@ import errno
 import json
 import shutil
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
-
-pytest.importorskip("tiktoken", reason="comes with the `native` extra")
-pytest.importorskip("numpy", reason="comes with the `native` extra")
-
-import numpy as np
 from whimbrel.app.cli import cli
 from whimbrel.engine.kimi import quantize, safetensors_writer
 from whimbrel.engine.kimi.checkpoint import Checkpoint

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
-
-pytest.importorskip("tiktoken", reason="comes with the `native` extra")
-pytest.importorskip("numpy", reason="comes with the `native` extra")
-
-import itertools
-
-import numpy as np
 from whimbrel.app.cli import cli
 from whimbrel.engine.cluster.licence import licence_of
 from whimbrel.engine.kimi.chat.format import ChatFormat

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
-pytest.importorskip("tiktoken", reason="comes with the `native` extra")
-
 from whimbrel.engine.kimi.tokenizer import (
     RANKS_FILE,
     Tokenizer,
