@@ -142,3 +142,17 @@ async def test_files_beside_and_past_commits_are_gathered(tmp_path: Path):
     assert removed[0][1].text == "item.count - item.held" and not removed[0][1].path
     assert beside[0][1].path == "shop/price.py"
     await workspace.destroy()
+
+
+def test_the_operator_of_a_tally_is_hardly_ever_the_fault():
+    (arithmetic,) = (each for each in all_families() if each.name == "arithmetic")
+
+    def weights(expression: str) -> list[float]:
+        source = ModuleSource("m.py", f"def f(c, w):\n    c[w] = {expression}\n".encode())
+        nodes = [node for node in ast.walk(source.tree) if isinstance(node, ast.BinOp)]
+        return [each.weight for node in nodes for each in arithmetic.propose(node, ModuleView(source))]
+
+    tally, plain = weights("c.get(w, 0) + 1"), weights("c.get(w, 2) + 1")
+    assert len(tally) == len(plain) == 2
+    assert all(less < 0.5 * more for less, more in zip(tally, plain, strict=True))
+    assert weights("c.get(w, 0) - 1")[0] == weights("c.get(w, 2) - 1")[0]

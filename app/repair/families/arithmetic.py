@@ -19,6 +19,9 @@ _LIKELY = {
     "%": ("//", "*", "/"),
     "**": ("*",),
 }
+_TALLY = 0.3
+"""Weight of another operator in a tally, which hardly anybody writes wrong: a test of the largest count
+passes with every count negative as well."""
 _TEXT: dict[type[ast.operator], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -48,10 +51,12 @@ class Arithmetic(Family):
         left_text = isinstance(node.left, (ast.Constant, ast.JoinedStr)) and not _is_number(node.left)
         if left_text and old in "%+":
             return  # text formatting and concatenation
+        usual = _TALLY if old == "+" and _is_tally(node) else 1.0
         for position, new in enumerate(_LIKELY[old]):
             edits = replace_operator(view, node.left, node.right, new)
             if edits is not None:
-                yield Proposal(edits, f"replaces {old} by {new}", 0.95 if position == 0 else 0.5)
+                weight = 0.95 if position == 0 else 0.5
+                yield Proposal(edits, f"replaces {old} by {new}", usual * weight)
         if old in "-/%" or old in ("//", "**"):
             left, right = view.source.segment(node.left), view.source.segment(node.right)
             if _plain(node.left) and _plain(node.right):
@@ -85,6 +90,19 @@ class Bitwise(Family):
             edits = replace_operator(view, node.left, node.right, new)
             if edits is not None:
                 yield Proposal(edits, f"replaces {old} by {new}", 0.9)
+
+
+def _is_tally(node: ast.BinOp) -> bool:
+    """Whether something is added to what a mapping holds so far: ``counts.get(word, 0) + 1``."""
+    left = node.left
+    return (
+        isinstance(left, ast.Call)
+        and isinstance(left.func, ast.Attribute)
+        and left.func.attr == "get"
+        and len(left.args) == 2
+        and isinstance(left.args[1], ast.Constant)
+        and left.args[1].value == 0
+    )
 
 
 def _is_number(node: ast.expr) -> bool:
